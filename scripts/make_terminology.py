@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from retrieval.formats.english import is_ordinary
-from retrieval.graph.linking.dictionary_lookup.ambiguity import name_flags
+from retrieval.graph.linking.dictionary_lookup.names import name_flags
 from retrieval.graph.linking.dictionary_lookup.normalize import fold
 from retrieval.terminology.concepts import CLASS, COLUMNS, TABLE, Kind
 
@@ -47,6 +47,7 @@ _OWN_NAMES: Final = Path(__file__).parent / "everyday_names.txt"
 _NO_CLAIMS: Final = ("drugbank", "chebi")
 # Names so short need a second source.
 _SHORT: Final = 3
+_COMPACT: Final = 5
 _CHIEF_VOTE: Final = 10
 _OWN_VOTE: Final = 1_000
 _NAMESPACES: Final = {"DOID": "", "MONDO": "MONDO:", "MESH": "MESH:", "MSH": "MESH:", "HP": ""}
@@ -342,8 +343,8 @@ def lines(terms: Sequence[Term]) -> Iterator[tuple[str, ...]]:
             new = {key: name for key, name in reversed(named.items()) if key not in told and key in owners}
             told |= new.keys()
             own = [name for key, name in new.items() if owners[key] == root]
-            may_claim = term.source not in _NO_CLAIMS
-            claimed = [name for key, name in new.items() if owners[key] != root and may_claim and not name_flags(name)]
+            others = [name for key, name in new.items() if owners[key] != root and term.source not in _NO_CLAIMS]
+            claimed = [name for name in others if (len(name) > _COMPACT or " " in name) and not name_flags(name)]
             kind = CLASS if term.is_class else term.kind
             rows.append((str(number), term.source, term.identifier, kind, "|".join(own), "|".join(claimed)))
         yield from sorted(rows, key=lambda row: _ORDER.index(row[1]))

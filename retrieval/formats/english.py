@@ -30,7 +30,10 @@ def ordinary_words() -> frozenset[str]:
 def is_ordinary(word: str) -> bool:
     """Return whether a word in small letters is in the list, as it is or without the ending of a plural or verb."""
     known = ordinary_words()
-    return any(word.removesuffix(ending) in known for ending in ("", "s", "es", "d", "ed", "ing"))
+    stems = [word.removesuffix(ending) for ending in ("", "s", "es", "ed", "ing")]
+    if word.endswith(("ed", "ied", "ies")):
+        stems += [word[:-1], f"{word[:-3]}y"]
+    return any(stem in known for stem in stems)
 
 
 def join_broken_words(lines: Iterable[str], known: frozenset[str] = frozenset()) -> list[str]:

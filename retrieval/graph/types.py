@@ -247,8 +247,8 @@ class Linked:
     ``mentions``: each node once, in the question's order, without the nodes of the answer options, which are in
     ``options``. ``classes``: nodes of classes, as the genetic diseases, beside another disease; what is asked is asked
     of that one, and a class may be the other end of its statements. ``concepts``: diseases, phenotypes and drugs that
-    are named and of which the graph has no node. ``unlinked``: spans with content words that name no node of the
-    graph. ``notes``: omissions, ambiguities and failures, for people.
+    are named and of which the graph has no node. ``unlinked``: spans of words that English has not and that name no
+    node of the graph. ``notes``: omissions, ambiguities and failures, for people.
     """
 
     mentions: tuple[Mention, ...]

@@ -39,10 +39,10 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 111_200,
-    "methods, lines": 15_280,
-    "scripts, lines": 16_750,
-    "tests, lines": 89_830,
+    "product, lines": 110_450,
+    "methods, lines": 15_300,
+    "scripts, lines": 16_760,
+    "tests, lines": 89_850,
     "Markdown, words": 52_800,
     "closure of MedRAG, lines": 7_300,
     "settings": 110,

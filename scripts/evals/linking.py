@@ -6,12 +6,11 @@
 
 scripts/evals/questions/linking.tsv has natural questions, each with the names of the nodes that it names ("a|b":
 either; "*a": may be linked, need not), and texts that name none. Half ("build") were at hand when rules were made; the
-others ("held") were written before and run after. The graph is that of the package (``--sample``: the small one of the
-tests), the nodes of scripts/evals/questions/linking_nodes.tsv, and those of ``--names`` (columns disease_name,
-disease_id), with the names of the shipped terminology (``--plain``: without). ``--questions``: KG-RAG's question sets
-as JSON Lines instead, with the nodes of ``--names`` as the graph. A name that the graph lacks is not asked for; what
-is linked in its place is wrong. ``--natural``: questions as JSON Lines (id, question) whose names are in
-scripts/evals/questions/trust_names.tsv; concepts that the graph lacks count as well.
+others ("held") were written before and run after. The graph is that of the package (``--sample``: the tests' small
+one), the nodes of linking_nodes.tsv, and those of ``--names`` (columns disease_name, disease_id), with the names of the
+shipped terminology (``--plain``: without). ``--questions``: KG-RAG's question sets as JSON Lines instead, with the
+nodes of ``--names`` as the graph. A name that the graph lacks is not asked for; what is linked in its place is wrong.
+``--natural``: JSON Lines (id, question) whose names are in trust_names.tsv, those of concepts that the graph lacks too.
 """
 
 from __future__ import annotations
@@ -171,8 +170,7 @@ def published_questions(folder: Path) -> Iterator[Asked]:
 
 
 def _names(row: Row) -> list[str]:
-    columns = ("node_hits", "disease_1", "disease_2", "disease_name")
-    return [str(row[column]).casefold() for column in columns if column in row]
+    return [str(row[key]).casefold() for key in ("node_hits", "disease_1", "disease_2", "disease_name") if key in row]
 
 
 def store_of(names: Path | None, nodes: Path | None) -> NodeStore:
@@ -223,14 +221,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun = time.perf_counter()
     linker = Linker(build_dictionary(store, names=names))
     print(f"built in {time.perf_counter() - begun:.1f} s")
-    options = LinkOptions(method="dictionary", max_entities=16)
     asked = natural_questions()
     known = store.known
     if given.questions or given.natural:
         asked = published_questions(given.questions) if given.questions else labelled_questions(given.natural)
     if given.natural and names is not None:
         known = known | {name.casefold() for term in names.terminology.terms() for name in term.names}
-    scores = asyncio.run(measure(linker, known, asked, options))
+    scores = asyncio.run(measure(linker, known, asked, LinkOptions(method="dictionary", max_entities=16)))
     columns = ("set", "questions", "first", "entities found", "right links", "false links", "not told", "ms")
     rows = [(name, *score.cells()) for name, score in scores.items()]
     print(f"{len(store.nodes)} nodes\n\n{markdown_table(columns, rows)}")

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from retrieval.graph.linking.dictionary_lookup.dictionary import unusual_words
-from scripts.training.tasks.turned_questions import lowered, opposite_of, statement_of
+from scripts.training.tasks.turned_questions import lowered, opposite_of, statement_of, unusual_words
 from scripts.verifier.samples import capital
 
 _DO: Final = re.compile(r"^(?P<aux>Does|Do|Did|Can|Could|May|Might|Should|Will) (?P<rest>.+)\?$")

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from models.errors import ArrowheadError
 from retrieval.errors import GATEWAY_BUSY
+from retrieval.formats.english import ordinary_words
 from retrieval.gateway.app import create_gateway_app
 from retrieval.gateway.blast.service import BlastOptions
 from retrieval.gateway.importing.run import add_human_genes
@@ -23,8 +24,7 @@ from retrieval.gateway.query.search import StorePhraseLookup
 from retrieval.gateway.query.synonyms import StoreSynonyms
 from retrieval.gateway.store.open import open_store
 from retrieval.gateway.store.reader import GatewayStore
-from retrieval.graph.linking.dictionary_lookup.names import LEAST_WORD, ordinary_words
-from retrieval.graph.linking.dictionary_lookup.names import Vocabulary as WordList
+from retrieval.graph.linking.dictionary_lookup.names import is_indexable
 from retrieval.graph.linking.dictionary_lookup.terms import term_names
 from retrieval.graph.store.catalog import open_graph
 from retrieval.graph.store.reader import GraphNames
@@ -57,6 +57,8 @@ _GATEWAY = NcbiSite(
     eutils_url="http://gateway.invalid/entrez/eutils", blast_url="http://gateway.invalid/blast/Blast.cgi"
 )
 GATEWAY = "gateway"
+# Shorter words are in no list of words.
+_LEAST_WORD = 3
 # A call times out shortly before the loop's own timeout, so that the error names the cause at NCBI.
 _GRACE = 0.95
 # One call with all its retries and BLAST's waiting.
@@ -364,20 +366,15 @@ class SiteNames:
 
     def __init__(self, sources: Sequence[KnownNames]) -> None:
         self._sources = tuple(sources)
-        self._words: WordList | None = None
-        self._loading = threading.Lock()
 
     def find(self, name: str, kinds: Collection[NameKind]) -> Iterator[KnownName]:
         for source in self._sources:
             yield from source.find(name, kinds)
 
     def is_ordinary(self, word: str) -> bool:
-        if len(word) < LEAST_WORD:
+        if len(word) < _LEAST_WORD:
             return False
-        with self._loading:
-            if self._words is None:
-                self._words = ordinary_words()
-        return word in PERSON_NAMES or self._words.has([word])[0]
+        return word in PERSON_NAMES or word in ordinary_words() or not is_indexable(word)
 
 
 class CommonOrganisms:

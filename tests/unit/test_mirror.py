@@ -157,6 +157,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/storage/database.py",
     ),
     "tests/unit/retrieval/graph/linking/dictionary_lookup/test_dictionary.py": (
+        "retrieval/graph/linking/dictionary_lookup/identifiers.py",
         "retrieval/graph/linking/dictionary_lookup/names.py",
         "retrieval/graph/linking/dictionary_lookup/normalize.py",
     ),

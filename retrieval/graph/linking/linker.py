@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from retrieval.graph.linking.dictionary_lookup.ambiguity import is_function_word, is_kind_word
 from retrieval.graph.linking.dictionary_lookup.dictionary import MAX_TOKENS, Dictionary
-from retrieval.graph.linking.dictionary_lookup.normalize import Token, tokens_of
-from retrieval.graph.linking.model_extraction import Entity, Extractor, extract
+from retrieval.graph.linking.dictionary_lookup.normalize import tokens_of
+from retrieval.graph.linking.model_extraction import Entity, Extraction, Extractor, extract
 from retrieval.graph.types import Linked, LinkOptions, Mention, Span, choices_start
 
 MAX_QUESTION: Final = 20_000
@@ -19,18 +19,7 @@ _MAX_NAMES: Final = 5
 _MAX_RUNS: Final = 64
 # Characters that may separate two words of one name.
 _JOINERS: Final = frozenset(" \t\n-‐‑–/'’")
-
-
-@dataclass(slots=True)
-class _Findings:
-    mentions: list[Mention] = field(default_factory=list)
-    classes: list[Mention] = field(default_factory=list)
-    concepts: list[Mention] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def used_spans(self) -> list[tuple[int, int]]:
-        return [(mention.start, mention.end) for mention in (*self.mentions, *self.classes)]
+_WORD: Final = re.compile(r"[^\W_]+(?:[-‐‑–][^\W_]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,54 +40,50 @@ class Linker:
         """
         options = options or LinkOptions()
         text = question[:MAX_QUESTION]
-        findings = _Findings()
+        notes = []
         if len(question) > MAX_QUESTION:
-            findings.notes.append(f"only the first {MAX_QUESTION} characters were looked at")
+            notes.append(f"only the first {MAX_QUESTION} characters were looked at")
         if len(text) > MAX_TOKENS and len(tokens_of(text)) > MAX_TOKENS:
-            findings.notes.append(f"only the first {MAX_TOKENS} words were looked at")
-        if options.method == "model":
-            await self._by_model(text, options, findings)
-        else:
-            await self._by_dictionary(text, options, findings)
-        is_open = options.method == "auto" and self.extractor is not None and not findings.mentions
-        if is_open and free_runs(text):
-            await self._by_model(text, options, findings, fall_back=False)
-        return _answer(text, options, findings, self.dictionary.is_ordinary)
+            notes.append(f"only the first {MAX_TOKENS} words were looked at")
+        found = await (self._by_model if options.method == "model" else self._by_dictionary)(text, options)
+        return _answer(text, options, _noted(found, notes), self.dictionary.is_ordinary)
 
     async def broader(self, question: str, mention: Mention) -> Mention | None:
         """Return another node whose name is part of the mention's words, for nodes too specific to have statements."""
         return await asyncio.to_thread(self.dictionary.broader, question, mention)
 
-    async def _by_dictionary(self, text: str, options: LinkOptions, findings: _Findings) -> None:
-        reading = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
-        findings.mentions.extend(reading.mentions)
-        findings.classes.extend(reading.classes)
-        findings.concepts.extend(reading.concepts)
-        findings.notes.extend(reading.notes)
+    async def _by_model(self, text: str, options: LinkOptions) -> Linked:
+        extraction = await self._extracted(text, options)
+        if not extraction.failure:
+            return await asyncio.to_thread(self._resolved, extraction)
+        found = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
+        return _noted(found, [f"{extraction.failure}; the dictionary was used"])
 
-    async def _by_model(self, text: str, options: LinkOptions, findings: _Findings, *, fall_back: bool = True) -> None:
+    async def _by_dictionary(self, text: str, options: LinkOptions) -> Linked:
+        found = await asyncio.to_thread(self.dictionary.read, text, options.kinds)
+        if options.method != "auto" or self.extractor is None or found.mentions or not tokens_of(text):
+            return found
+        extraction = await self._extracted(text, options)
+        more = await asyncio.to_thread(self._resolved, extraction)
+        return replace(found, mentions=more.mentions, notes=(*found.notes, *more.notes))
+
+    async def _extracted(self, text: str, options: LinkOptions) -> Extraction:
         if self.extractor is None:
-            failure = "no model is loaded"
-        else:
-            kinds = [kind for kind in self.dictionary.kinds if options.kinds is None or kind in options.kinds]
-            found = await extract(self.extractor, text, tuple(kinds), options.model_timeout_s)
-            failure = found.failure
-            if found.invented:
-                findings.notes.append(f"{found.invented} names that the model gave are not in the question")
-            findings.mentions.extend(await asyncio.to_thread(self._resolve, found.entities))
-        if failure:
-            findings.notes.append(failure + ("; the dictionary was used" if fall_back else ""))
-            if fall_back:
-                await self._by_dictionary(text, options, findings)
+            return Extraction(failure="no model is loaded")
+        kinds = tuple(kind for kind in self.dictionary.kinds if options.kinds is None or kind in options.kinds)
+        return await extract(self.extractor, text, kinds, options.model_timeout_s)
 
-    def _resolve(self, entities: Sequence[Entity]) -> list[Mention]:
-        found: list[Mention] = []
-        for entity in entities:
+    def _resolved(self, extraction: Extraction) -> Linked:
+        mentions = []
+        for entity in extraction.entities:
             kinds = frozenset({entity.kind})
             mention = self.dictionary.look_up(entity.name, kinds) or self._spelled(entity, kinds)
             if mention is not None:
-                found.append(replace(mention, start=entity.start, end=entity.end, method="model"))
-        return found
+                mentions.append(replace(mention, start=entity.start, end=entity.end, method="model"))
+        notes = [extraction.failure] if extraction.failure else []
+        if extraction.invented:
+            notes.append(f"{extraction.invented} names that the model gave are not in the question")
+        return Linked(mentions=tuple(mentions), notes=tuple(notes))
 
     def _spelled(self, entity: Entity, kinds: frozenset[str]) -> Mention | None:
         found = self.dictionary.find(entity.name, kinds)
@@ -106,7 +91,11 @@ class Linker:
         return found[0] if whole and found[0].method == "spelling" else None
 
 
-def _answer(text: str, options: LinkOptions, findings: _Findings, is_ordinary: Callable[[str], bool]) -> Linked:
+def _noted(found: Linked, notes: Sequence[str]) -> Linked:
+    return replace(found, notes=(*notes, *found.notes))
+
+
+def _answer(text: str, options: LinkOptions, findings: Linked, is_ordinary: Callable[[str], bool]) -> Linked:
     border = choices_start(text)
     question_mentions: list[Mention] = []
     option_mentions: list[Mention] = []
@@ -119,8 +108,9 @@ def _answer(text: str, options: LinkOptions, findings: _Findings, is_ordinary: C
     for found, what in ((question_mentions, "names"), (option_mentions, "answers to choose from")):
         if len(found) > options.max_entities:
             notes.append(f"{len(found) - options.max_entities} of {len(found)} {what} were left out (max_entities)")
-    unlinked = free_runs(text[:border], findings.used_spans)
-    notes += _unlinked_names(unlinked, notes, is_ordinary)
+    used_spans = [(mention.start, mention.end) for mention in (*findings.mentions, *findings.classes)]
+    unlinked = _unlinked(text[:border], used_spans, is_ordinary)
+    notes += _unlinked_names(unlinked, notes)
     return Linked(
         mentions=tuple(question_mentions[: options.max_entities]),
         options=tuple(option_mentions[: options.max_entities]),
@@ -131,13 +121,10 @@ def _answer(text: str, options: LinkOptions, findings: _Findings, is_ordinary: C
     )
 
 
-def _unlinked_names(
-    unlinked: Iterable[Span], notes: Iterable[str], is_ordinary: Callable[[str], bool]
-) -> Iterable[str]:
-    """Yield one note on the words outside all mentions that are no ordinary ones, unless a note has them already."""
+def _unlinked_names(unlinked: Iterable[Span], notes: Iterable[str]) -> Iterable[str]:
+    """Yield one note on the words that name nothing, unless a note has them already."""
     reported = " ".join(notes)
-    words = (word for span in unlinked for word in span.text.split())
-    names = dict.fromkeys(word for word in words if word not in reported and not is_ordinary(word))
+    names = dict.fromkeys(word for span in unlinked for word in span.text.split() if word not in reported)
     # Beyond a limit, words were not looked at.
     if names and "only the first " not in reported:
         yield "no node of the graph was found for " + ", ".join(f'"{name}"' for name in list(names)[:_MAX_NAMES])
@@ -150,40 +137,16 @@ def _ambiguous(text: str, mentions: Iterable[Mention]) -> Iterable[str]:
             yield f'"{name}" names several nodes; {mention.node.kind} {mention.node.identifier} was taken'
 
 
-def free_runs(text: str, used_spans: Iterable[tuple[int, int]] = ()) -> list[Span]:
-    """Return at most 64 maximal runs of content words outside ``used_spans``, split at punctuation."""
-    return [_span(text, run) for run in _runs(text, list(used_spans))][:_MAX_RUNS]
-
-
-def _runs(text: str, used_spans: list[tuple[int, int]]) -> list[list[Token]]:
-    runs: list[list[Token]] = []
-    run: list[Token] = []
-    covered = bytearray(len(text))
-    for start, end in used_spans:
-        covered[start:end] = b"\1" * (end - start)
-    for token in tokens_of(text):
-        free = not any(covered[token.start : token.end])
-        joined = not run or set(text[run[-1].end : token.start]) <= _JOINERS
-        if not joined and run:
-            runs.append(run)
-            run = []
-        if free and not is_function_word(token.text):
-            run.append(token)
-        elif run:
-            runs.append(run)
-            run = []
-    runs.append(run)
-    return [trimmed for trimmed in map(_trimmed, runs) if trimmed]
-
-
-def _trimmed(run: list[Token]) -> list[Token]:
-    while run and is_kind_word((run[0].text,)):
-        run = run[1:]
-    while run and is_kind_word((run[-1].text,)):
-        run = run[:-1]
-    return run
-
-
-def _span(text: str, tokens: list[Token]) -> Span:
-    start, end = tokens[0].start, tokens[-1].end
-    return Span(start=start, end=end, text=text[start:end])
+def _unlinked(text: str, used_spans: Iterable[tuple[int, int]], is_ordinary: Callable[[str], bool]) -> list[Span]:
+    """Return at most 64 maximal runs of words outside ``used_spans`` that are not ordinary, split at punctuation."""
+    used = set().union(*(range(start, end) for start, end in used_spans))
+    runs: list[tuple[int, int]] = []
+    is_open = False
+    for word in _WORD.finditer(text):
+        is_name = used.isdisjoint(range(*word.span())) and not is_ordinary(word[0])
+        if is_name and is_open and set(text[runs[-1][1] : word.start()]) <= _JOINERS:
+            runs[-1] = runs[-1][0], word.end()
+        elif is_name:
+            runs.append(word.span())
+        is_open = is_name
+    return [Span(start=start, end=end, text=text[start:end]) for start, end in runs[:_MAX_RUNS]]

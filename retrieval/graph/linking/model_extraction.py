@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
 
 from models.errors import ArrowheadError
 from retrieval.formats.untrusted_input import whole_characters
@@ -115,12 +119,10 @@ def parse(reply: str, kinds: Iterable[str]) -> list[tuple[str, str]]:
         answer = json.loads(whole_characters(reply))
     except RecursionError as fault:
         raise ValueError("it is nested too deep") from fault
-    if not isinstance(answer, dict) or set(answer) != {"entities"} or not isinstance(answer["entities"], list):
-        raise ValueError('it is no object with "entities" alone')
-    if len(answer["entities"]) > MAX_ENTITIES:
-        raise ValueError(f"it has more than {MAX_ENTITIES} entities")
-    allowed = set(kinds)
-    return [_entity(item, allowed) for item in answer["entities"]]
+    violation = best_match(Draft202012Validator(schema(kinds)).iter_errors(answer))
+    if violation is not None:
+        raise ValueError(f"{violation.json_path} violates {violation.validator}")
+    return [(entity["name"].strip(), entity["kind"]) for entity in answer["entities"]]
 
 
 def locate(question: str, entities: Iterable[tuple[str, str]]) -> Extraction:
@@ -128,29 +130,9 @@ def locate(question: str, entities: Iterable[tuple[str, str]]) -> Extraction:
     found: dict[tuple[int, int], Entity] = {}
     invented = 0
     for name, kind in entities:
-        span = _find(question, name)
-        if span is None:
+        place = re.search(re.escape(name), question, re.IGNORECASE) if name else None
+        if place is None:
             invented += 1
         else:
-            found.setdefault(span, Entity(name=name, kind=kind, start=span[0], end=span[1]))
+            found.setdefault(place.span(), Entity(name=name, kind=kind, start=place.start(), end=place.end()))
     return Extraction(entities=tuple(found.values()), invented=invented)
-
-
-def _entity(item: object, kinds: set[str]) -> tuple[str, str]:
-    if not isinstance(item, dict) or set(item) != {"name", "kind"}:
-        raise ValueError('an entity is no object with "name" and "kind"')
-    name, kind = item["name"], item["kind"]
-    if not isinstance(name, str) or not name.strip() or len(name) > _MAX_NAME:
-        raise ValueError("a name is empty, too long or no text")
-    if not isinstance(kind, str) or kind not in kinds:
-        raise ValueError("a kind is none of the graph's")
-    return name.strip(), kind
-
-
-def _find(question: str, name: str) -> tuple[int, int] | None:
-    start = question.find(name)
-    if start < 0:
-        lowered = question.lower()
-        # A few capital letters change length in lower case, which would shift positions.
-        start = lowered.find(name.lower()) if len(lowered) == len(question) else -1
-    return None if start < 0 else (start, start + len(name))

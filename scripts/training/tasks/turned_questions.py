@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal
 
+from retrieval.graph.linking.dictionary_lookup.names import is_english
+
 _MAX_WORDS: Final = 42
 _FEWEST_WORDS: Final = 5
 _AUXILIARIES: Final = "is|are|was|were|can|could|may|might|should|will|has been|have been"
@@ -249,3 +251,9 @@ def _of_kind(found: re.Match[str], name: str, role: str) -> Iterator[str]:
 def lowered(text: str) -> str:
     """Return a sentence as it stands within another: its first letter is small where it begins an ordinary word."""
     return text if text[1:2].isupper() or text[1:2].isdigit() or text[1:2] == "-" else text[:1].lower() + text[1:]
+
+
+def unusual_words(text: str) -> tuple[str, ...]:
+    """Return the words that are not English in any form, once each and in order."""
+    words = re.findall(r"[^\W_](?:[\w'-]*\w)?", text)
+    return tuple(dict.fromkeys(word for word in words if not is_english(word)))

@@ -15,7 +15,6 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from retrieval.graph.linking.dictionary_lookup.dictionary import unusual_words
 from scripts.embedded.values import Values
 from scripts.training.tasks.bioasq import Question, WrittenQuestion, has_phrase
 from scripts.training.tasks.frames import Frame, read_frames
@@ -29,6 +28,7 @@ from scripts.training.tasks.turned_questions import (
     opposite_of,
     reworded,
     statement_of,
+    unusual_words,
     whether,
 )
 from server.methods.shared.sentences import split_sentences

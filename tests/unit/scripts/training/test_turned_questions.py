@@ -6,7 +6,14 @@ import random
 
 import pytest
 
-from scripts.training.tasks.turned_questions import asks_of_name, opposite_of, reworded, statement_of, whether
+from scripts.training.tasks.turned_questions import (
+    asks_of_name,
+    opposite_of,
+    reworded,
+    statement_of,
+    unusual_words,
+    whether,
+)
 
 
 @pytest.mark.parametrize(
@@ -113,3 +120,8 @@ def test_a_question_has_several_forms() -> None:
 )
 def test_a_question_about_names_asks_whether_it_is_one(question: str, name: str, is_one_of: bool, asked: str) -> None:
     assert asked in list(asks_of_name(question, name, is_one_of=is_one_of))
+
+
+def test_unusual_words_are_those_of_no_english_list_in_any_form() -> None:
+    text = "Does ropivacaine prevent falls and pains in treated adults, as studies of macrosomia carried out show?"
+    assert unusual_words(text) == ("ropivacaine", "macrosomia")

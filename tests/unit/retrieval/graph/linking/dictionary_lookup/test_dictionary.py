@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
-from retrieval.graph.linking.dictionary_lookup.names import TableBuilder
-from retrieval.graph.linking.dictionary_lookup.normalize import fold, hash_tokens, tokens_of, variants, window_hashes
+from retrieval.graph.linking.dictionary_lookup.normalize import hash_tokens, tokens_of, window_hashes
 from retrieval.graph.types import Node
 
 NODES = (
@@ -80,7 +79,6 @@ def names(dictionary: Dictionary, text: str) -> list[str]:
         ("CROHN’S DISEASE", "Crohn's disease"),
         ("Crohns disease", "Crohn's disease"),
         ("Xeroderma pigmentosum, group G is not associated with Gene ERCC5", "xeroderma pigmentosum group G"),
-        ("XERODERMA PIGMENTOSUM, COMPLEMENTATION GROUP E", "xeroderma pigmentosum group E"),
         ("xeroderma pigmentosum, group Q", "xeroderma pigmentosum"),
         ("MASA SYNDROME (DISORDER) IS NOT ASSOCIATED", "MASA syndrome"),
         ("covid19", "COVID-19"),
@@ -92,8 +90,6 @@ def names(dictionary: Dictionary, text: str) -> list[str]:
         ("interferon: IFN-γ", "IFNG"),
         ("Lou Gehrig's disease", "amyotrophic lateral sclerosis"),
         ("mammary tumours", "breast cancer"),
-        ("tumors, mammary", "breast cancer"),
-        ("pulmonary disease, chronic obstructive, in smokers", "chronic obstructive pulmonary disease"),
     ],
 )
 def test_spellings_of_one_name_meet(dictionary: Dictionary, text: str, name: str) -> None:
@@ -195,6 +191,7 @@ def test_generic_nodes_count_only_where_nothing_else_is_named(dictionary: Dictio
     """ "Cancer" beside breast cancer says nothing more."""
     assert names(dictionary, "Is breast cancer a cancer?") == ["breast cancer"]
     assert names(dictionary, "Which genes are associated with cancer?") == ["cancer"]
+    assert names(dictionary, "Which genes are associated with Vornholt's disease?") == []
 
 
 @pytest.mark.parametrize(
@@ -330,20 +327,20 @@ def test_similar_names_keep_apart() -> None:
     assert [mention.node.identifier for mention in found.find("ataxia type II, ataxia type 2")] == ["2", "1"]
 
 
-def test_names_of_too_many_words_are_left_out_and_counted() -> None:
+def test_names_of_too_many_words_are_left_out() -> None:
     """A systematic chemical name is no word of a question."""
     found = build_dictionary(NamesStore([node("Compound", "1", "a-" * 60), node("Compound", "2", "aspirin")]))
 
-    assert (found.table.names, found.table.too_long) == (2, 1)
+    assert len(found.table.keys) == 1
     assert names(found, "aspirin") == ["aspirin"]
 
 
 def test_a_name_costs_few_bytes() -> None:
-    """Twenty thousand names stay under a hundred bytes each."""
+    """Twenty thousand names stay under sixty bytes each."""
     store = NamesStore(node("Gene", str(number), f"protein number {number}") for number in range(20_000))
     table = build_dictionary(store).table
 
-    assert table.nbytes < 100 * table.names
+    assert table.keys.nbytes + table.rows.nbytes + table.offsets.nbytes + len(table.node_ids) < 60 * 20_000
 
 
 def test_an_empty_graph_links_nothing() -> None:
@@ -352,16 +349,6 @@ def test_an_empty_graph_links_nothing() -> None:
 
     assert found.find("breast cancer DOID:1612") == ()
     assert found.look_up("breast cancer") is None
-    assert TableBuilder().finish().names == 0
-
-
-def test_variants_are_bounded_and_begin_with_the_name() -> None:
-    """Rotated, without "type", without parentheses."""
-    made = variants("diabetes mellitus, type 2")
-
-    assert made[0] == tuple(fold("diabetes mellitus, type 2"))
-    assert tuple(fold("type 2 diabetes mellitus")) in made
-    assert all(len(variants(one.name)) <= 8 for one in NODES)
 
 
 @given(st.text(max_size=200))

@@ -76,13 +76,10 @@ def named(linked: Linked) -> list[str]:
         ("rheumatoid arthrtis", "rheumatoid arthritis"),
         ("rheumtaoid arthrtis", "rheumatoid arthritis"),
         ("heumatoid arthritis", "rheumatoid arthritis"),
-        ("arthritis, rheumatiod", "rheumatoid arthritis"),
         ("type 2 diabtees", "type 2 diabetes mellitus"),
         ("type II diabetse mellitus", "type 2 diabetes mellitus"),
         ("psoriaisis", "psoriasis"),
         ("Alzhiemer's disease", "Alzheimer's disease"),
-        ("methylmalonic acidemia comlpex I deficiency", "methylmalonic acidemia complex I deficiency"),
-        ("methylmalonic acidemia cmplex I deficiency", "methylmalonic acidemia complex I deficiency"),
         ("chromosome 22q11.2 duplicatoin syndrome", "chromosome 22q11.2 duplication syndrome"),
         ("metfromin", "metformin"),
     ],
@@ -208,6 +205,47 @@ def test_every_name_is_read_as_itself() -> None:
         mention = dictionary().look_up(one)
         assert mention is not None and mention.node.name == one
         assert all(mention.method != "spelling" for mention in dictionary().find(f"about {one}"))
+
+
+COMPOUNDS = (
+    "hypothyroidism",
+    "osteoporosis",
+    "hypertension",
+    "breast cancer",
+    "cancer",
+    "multiple sclerosis",
+    "porosis",
+)
+
+
+@pytest.fixture(scope="module")
+def compounds() -> Dictionary:
+    return build_dictionary(NamesStore(tuple(node("Disease", name, name) for name in COMPOUNDS)))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "start", "end"),
+    [
+        ("drugs for hypo thyroidism", "hypothyroidism", 10, 25),
+        ("hyper tension in families", "hypertension", 0, 13),
+        ("osteo porosis", "osteoporosis", 0, 13),
+        ("Is breastcancer inherited?", "breast cancer", 3, 15),
+        ("multiplesclerosis", "multiple sclerosis", 0, 17),
+    ],
+)
+def test_wrong_word_breaks_are_undone_and_told(
+    compounds: Dictionary, text: str, name: str, start: int, end: int
+) -> None:
+    """The mention covers what was written."""
+    read = compounds.read(text)
+    assert [(m.node.name, m.start, m.end) for m in read.mentions] == [(name, start, end)]
+    assert any("was read as" in note for note in read.notes)
+
+
+@pytest.mark.parametrize("text", ["skincancer", "the tension is high", "hyper active", "a blood test"])
+def test_no_part_of_a_joined_word_is_a_name(compounds: Dictionary, text: str) -> None:
+    """The graph has cancer, but no skin cancer."""
+    assert not compounds.find(text)
 
 
 @given(st.lists(st.sampled_from(["rheumtaoid", "arthritis", "diabtees", ",", "type", "2", "é", "-", "haryngitis"])))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from graph_names import NamesStore, node, shipped_names
 
-from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary, unusual_words
+from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.dictionary_lookup.terms import TermNames, term_names
 from retrieval.terminology.concepts import parse
 
@@ -96,7 +96,7 @@ def test_a_class_of_diseases_is_found_only_beside_no_other_disease(
 
 def test_a_slip_is_no_other_name_of_one_word(dictionary: Dictionary) -> None:
     """Only chief names and the graph's own are near enough for that."""
-    assert dictionary.read("Is argentun rare?").concepts == ()
+    assert dictionary.read("Is argntum rare?").concepts == ()
 
 
 def test_substances_in_one_phrase_are_another_substance(dictionary: Dictionary) -> None:
@@ -130,8 +130,3 @@ def test_an_index_is_kept_and_a_damaged_one_is_built_anew(tmp_path: Path, names:
 def test_the_shipped_names_have_brands_and_everyday_and_short_names(text: str, name: str) -> None:
     dictionary = build_dictionary(NamesStore(()), names=shipped_names())
     assert [mention.node.name.casefold() for mention in dictionary.read(text).concepts] == [name.casefold()]
-
-
-def test_unusual_words_are_those_of_no_english_list_in_any_form() -> None:
-    text = "Does ropivacaine prevent falls and pains in treated adults, as studies of macrosomia carried out show?"
-    assert unusual_words(text) == ("ropivacaine", "macrosomia")
