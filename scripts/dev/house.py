@@ -39,8 +39,8 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 110_450,
-    "methods, lines": 15_300,
+    "product, lines": 110_480,
+    "methods, lines": 15_345,
     "scripts, lines": 16_760,
     "tests, lines": 89_850,
     "Markdown, words": 52_800,

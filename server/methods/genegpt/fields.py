@@ -28,7 +28,7 @@ NO_FIELD: Final = "not found"
 _CODING: Final = "protein-coding"
 # A gene that is named after a clone of the genome, by its accession and a number.
 _OF_CLONE: Final = re.compile(r"(?P<clone>[A-Z]\d{5}|[A-Z]{2}\d{6})\.\d{1,2}", re.IGNORECASE)
-_CHROMOSOME: Final = re.compile(r"\bchr[\dXYM]\w*")
+_CHROMOSOME: Final = re.compile(r"\bchr(?P<name>\d{1,2}|[XYM])\w*")
 HUMAN_GENE: Final = re.compile(r"(?P<symbol>\S+) \(human\)")
 _LEAST_ON_CLONE: Final = 2
 # That an answer and a record begin with, where the one copies the other.
@@ -70,6 +70,14 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     first = _first_field(record).strip()
     said = first.rstrip(";") if first.startswith(answer.strip()) else answer
     return NO_FIELD if GENE_TYPE.search(said) or said.strip().removesuffix(NO_SUMMARY) == _CODING else said
+
+
+def said_of_place(parsed: ParsedQuestion, answer: str) -> str:
+    """Return a place with yes or no before it where the question asks whether the subject is on a chromosome."""
+    places = {place["name"] for place in _CHROMOSOME.finditer(answer)}
+    if not parsed.chromosome or not places:
+        return answer
+    return f"{'Yes' if parsed.chromosome in places else 'No'}: {answer}"
 
 
 def _symbol_of(answer: str, read: str) -> str:

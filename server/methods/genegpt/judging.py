@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from models.decoding.types import LoopDone, LoopFinish
 from server.methods.base import Event, TextDelta
-from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone
+from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone, said_of_place
 from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_up
 from server.methods.genegpt.questions import ParsedQuestion
 from server.methods.genegpt.report import Ended, Ledger
@@ -63,6 +63,7 @@ class ReadingLedger(Ledger):
         finish = step.finish_reason if answer == written else "stop"
         stop_reason = step.stop_reason if answer == written else None
         answer, verdict = self._placed(answer, self._verdict(answer, finish, stop_reason))
+        answer = said_of_place(self._parsed, answer) if verdict.outcome == "answered" else answer
         released = self._withheld if written == answer else [TextDelta(answer)]
         before = self._cited(released) if verdict.is_shown else []
         step = replace(step, finish_reason=finish, stop_reason=stop_reason)

@@ -18,6 +18,7 @@ from models.encoders.name_tagger import DISEASE, NameTagger, load_name_tagger
 from models.encoders.relation_head import GENE_HEAD_DIR, OTHER, AskedRelation, RelationHead, load_relation_head
 from retrieval.ncbi.calls.parameter_classes import organism_in
 from server.methods.genegpt.prompt import COT_TRIGGER, one_line
+from server.methods.shared.choices import asks_yes_or_no
 from server.methods.shared.conversation.follow_ups import ABOUT, about
 from server.methods.shared.identifiers import EVERYDAY, identifiers_in
 
@@ -33,6 +34,10 @@ _ENSEMBL: Final = re.compile(r"\bENSG\d{11}\b", re.IGNORECASE)
 _RS: Final = re.compile(r"rs\d+", re.IGNORECASE)
 # The letters of an rs number that stand apart from its digits.
 _APART: Final = re.compile(r"\brs[ -](?=\d{3,12}\b)", re.IGNORECASE)
+_CHROMOSOME: Final = re.compile(
+    r"\b(?:chr|chromosom[ea]? |cromosoma )(?P<behind>\d{1,2}|[XY])\b|\b(?P<before>\d{1,2}|[XY])[ -]chromosome?\b",
+    re.IGNORECASE,
+)
 _ORGANISMS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("mouse", "mice", "maus", "ratón", "raton", "souris"), "mouse"),
     **dict.fromkeys(("rat", "rats", "ratte", "rata"), "rat"),
@@ -72,6 +77,7 @@ class ParsedQuestion:
     the model answers as if they were not there. ``asking`` are its words that name nothing. ``is_in_scope``: it has a
     sequence or an identifier, or asks what is looked up of a gene or a disease. ``organism``: the one that is asked
     about, by its common name, "" where the question has none. ``is_of_disease``: it asks for the genes of a disease.
+    ``chromosome``: it asks whether the subject is on this one, by its number or letter.
     """
 
     text: str
@@ -83,6 +89,7 @@ class ParsedQuestion:
     is_in_scope: bool = True
     organism: str = ""
     is_of_disease: bool = False
+    chromosome: str = ""
 
     @property
     def database(self) -> str:
@@ -119,7 +126,9 @@ class QuestionReader:
         parsed, organisms = self._read(asked), _organisms(asked)
         asking = self.known - _words(parsed.subject) - _STAND_INS
         organism = organisms.pop() if len(organisms) == 1 else ""
-        return replace(parsed, asking=asking.intersection(_words(parsed.text)), organism=organism)
+        chromosome = _chromosome(asked) if parsed.relation.endswith("location") else ""
+        known = asking.intersection(_words(parsed.text))
+        return replace(parsed, asking=known, organism=organism, chromosome=chromosome)
 
     def _read(self, text: str) -> ParsedQuestion:
         if COT_TRIGGER in text or _SEQUENCE.search(text):
@@ -137,6 +146,8 @@ class QuestionReader:
         subject = named[0]
         relation = self._relation(text, subject)
         found = None if relation else self.tagger.find(text)
+        if found and found.kind == DISEASE and found.probability >= _SURE_KIND and subject not in found.text:
+            relation = self._beside_a_disease(f"{text[: found.start]} {text[found.end :]}", subject)
         if relation == "genes_of" or (found and subject in found.text and found.text != subject):
             # The abbreviation of a disease, or a part of a name in words.
             return self._read_in_words(text)
@@ -206,6 +217,14 @@ class QuestionReader:
         is_read = read.name != OTHER and (read.is_sure or not self._unread(text.replace(subject, " ")))
         return cast(Relation, read.name) if is_read else ""
 
+    def _beside_a_disease(self, text: str, subject: str) -> Relation:
+        """Return what is asked of a gene whose disease is taken out of the text: "the Rett syndrome gene MECP2".
+
+        What a gene does in a disease is not what it does.
+        """
+        relation = self._relation(text, subject)
+        return relation if relation in ("symbol", "name", "aliases", "coding", "location") else ""
+
     def _asked(self, text: str, subject: str) -> AskedRelation:
         is_number = _ENSEMBL.fullmatch(subject)
         stand_in = _SNP_STAND_IN if _RS.fullmatch(subject) else _ENSEMBL_STAND_IN if is_number else _GENE_STAND_IN
@@ -226,6 +245,12 @@ def _words(text: str) -> Set[str]:
 
 def _organisms(text: str) -> set[str]:
     return {_ORGANISMS[word] for word in _words(text) if word in _ORGANISMS} | ({organism_in(text)} - {"", "human"})
+
+
+def _chromosome(text: str) -> str:
+    """Return the one chromosome of a question of yes or no, "" for any other question."""
+    named = {(one["behind"] or one["before"]).upper() for one in _CHROMOSOME.finditer(text)}
+    return named.pop() if len(named) == 1 and asks_yes_or_no(text) else ""
 
 
 def _symbols(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.genegpt.fields import NO_FIELD, field_of
+from server.methods.genegpt.fields import NO_FIELD, field_of, said_of_place
 from server.methods.genegpt.questions import ParsedQuestion
 
 READ = """[2 gene records
@@ -43,6 +43,14 @@ def test_an_answer_is_the_whole_field_of_the_record(relation: str, subject: str,
     """A model that copies two words of a sentence has found it, not told it; a record's type is no opinion."""
     parsed = ParsedQuestion("?", relation, subject)  # type: ignore[arg-type]
     assert field_of(parsed, written, READ) == answer
+
+
+def test_a_place_says_whether_it_is_the_one_that_is_asked_for() -> None:
+    asked = ParsedQuestion("?", "location", "ACE2", chromosome="X")
+    assert said_of_place(asked, "chrX") == "Yes: chrX"
+    assert said_of_place(asked, "chr17 17q21.31") == "No: chr17 17q21.31"
+    assert said_of_place(asked, "unknown") == "unknown"
+    assert said_of_place(ParsedQuestion("?", "location", "ACE2"), "chrX") == "chrX"
 
 
 SEPTIN = "SEPT11 belongs to the conserved septin family (Hanai et al., 2004; Nagata et al., 2004)."

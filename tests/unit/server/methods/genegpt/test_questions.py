@@ -18,6 +18,7 @@ LOCATED = "Which chromosome is {} gene located on human genome?"
         ("Which chromosome holds the CFTR gene?", LOCATED.format("CFTR")),
         ("Auf welchem Chromosom liegt BRCA1?", LOCATED.format("BRCA1")),
         ("¿En qué cromosoma está el gen CFTR?", LOCATED.format("CFTR")),
+        ("Which chromosome carries the Rett syndrome gene MECP2?", LOCATED.format("MECP2")),
         ("Quel est le symbole officiel du gène LMP10 ?", "What is the official gene symbol of LMP10?"),
         ("Zu welchem Gen gehört der SNP rs4680?", "Which gene is SNP rs4680 associated with?"),
         ("Zu welchem Gen gehört der SNP rs 4680?", "Which gene is SNP rs4680 associated with?"),
@@ -157,6 +158,20 @@ def test_an_ensembl_number_is_converted_unless_more_is_asked(question: str, text
 )  # fmt: skip
 def test_the_organism_is_read_and_a_symbol_is_none(question: str, organism: str) -> None:
     assert READER.read(question).organism == organism
+
+
+@pytest.mark.parametrize(
+    ("question", "chromosome"),
+    [
+        ("Is the human ACE2 gene on the X chromosome?", "X"),
+        ("Is BRCA1 located on chromosome 17?", "17"),
+        ("Is rs334 on chromosome 11?", "11"),
+        ("Which chromosome is BRCA1 on?", ""),
+        ("Is HOTAIR protein-coding?", ""),
+    ],
+)
+def test_the_chromosome_of_a_question_of_yes_or_no_is_read(question: str, chromosome: str) -> None:
+    assert READER.read(question).chromosome == chromosome
 
 
 def test_words_that_the_model_does_not_read_are_told() -> None:

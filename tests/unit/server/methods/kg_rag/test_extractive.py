@@ -306,6 +306,13 @@ async def test_what_a_denial_asks_for_is_what_is_left_over_of_the_names() -> Non
     assert (done(two).answer, done(two).outcome) == ("none of these", "abstained")
 
 
+async def test_of_several_names_those_that_are_stated_are_told() -> None:
+    """Which of two drugs treats a disease; nothing follows for the other one."""
+    events = await asked("Which treats psoriasis, acyclovir or methotrexate?", reads=Reads("treats"))
+    assert done(events).answer == "Compound Methotrexate treats Disease psoriasis"
+    assert "has no such statement of Acyclovir, which does not mean" in shown(events)
+
+
 async def test_an_answer_is_not_whole_where_a_denial_could_not_be_read() -> None:
     events = await asked("Which drugs treat psoriasis?", reads=None)
     assert done(events).outcome == "partial" and "denies what it names could not be read" in shown(events)
