@@ -364,7 +364,7 @@ class Auto:
 
     def _is_likely(self, one: Candidate) -> bool:
         """Return whether its evidence would count as an answer, were it the only source."""
-        return one.answering == "sure" or self._gate.is_likely(one.probability or 0.0)
+        return one.answering == "sure" or (one.probability is not None and self._gate.is_likely(one.probability))
 
 
 def _before_doubtful(

@@ -182,7 +182,7 @@ def test_a_key_that_ends_takes_what_was_not_to_be_kept(guarded: Any, keys_file: 
     ask(page, "before the end")
     store.revoke(record.id)
     page.get_by_role("link", name=TEXTS["nav.status"]).click()
-    page.locator("#key-error", has_text=TEXTS["key.ended"]).wait_for(timeout=60_000)
+    page.locator("#key-error", has_text=TEXTS["key.ended"]).wait_for()
 
     assert "before the end" not in page.locator("body").inner_text()
     assert json.loads(page.evaluate(KEPT)) == [[], [], []]
@@ -380,7 +380,7 @@ def test_files_that_are_not_sent_are_asked_about_and_go_on_on_other_screens(ship
         route.continue_()
 
     for n in range(3):
-        page.locator(".job", has_text=f"{n}.txt").get_by_text("1 document added").wait_for(timeout=60_000)
+        page.locator(".job", has_text=f"{n}.txt").get_by_text("1 document added").wait_for()
     with page.expect_event("close"):
         page.close(run_before_unload=True)
     assert told == ["beforeunload"]

@@ -315,8 +315,8 @@ def test_an_archive_is_added_and_what_could_not_be_read_of_it_is_listed(shipped:
     assert "all.zip/set/odd.bin: " in ended.inner_text()
     page.get_by_role("tab", name=TEXTS["library.tab.documents"]).click()
     partly = page.locator(".document", has_text="Partly scanned")
-    partly.wait_for(timeout=60_000)
-    partly.get_by_text(TEXTS["documents.unread.one"].format(n=1)).wait_for(timeout=60_000)
+    partly.wait_for()
+    partly.get_by_text(TEXTS["documents.unread.one"].format(n=1)).wait_for()
     assert TEXTS["documents.unread.one"].format(n=1) in partly.inner_text()
     assert TEXTS["documents.ready"] in page.locator(".document", has_text="On zebras").inner_text()
 

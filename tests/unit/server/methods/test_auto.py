@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from lexical_verifier import AS_THE_MODEL, LexicalVerifier, lexical_gate
+from lexical_verifier import AS_THE_MODEL, lexical_gate
 
 from models.card import ModelCard
 from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError
-from models.verifiers.base import Judgement, Pair
+from models.verifiers.base import Judgement, OperatingPoints, Pair
 from server.errors import VERIFIER_UNAVAILABLE, RequestError
 from server.methods.auto import Auto
 from server.methods.base import (
@@ -320,7 +320,9 @@ async def test_a_request_that_no_method_takes_is_refused() -> None:
 class Broken:
     """A verifier that cannot be loaded."""
 
-    points = LexicalVerifier.points
+    @property
+    def points(self) -> OperatingPoints:
+        raise RequestError("the verifier cannot be loaded", VERIFIER_UNAVAILABLE)
 
     async def judge(self, pairs: Sequence[Pair]) -> list[Judgement]:
         raise RequestError("the verifier cannot be loaded", VERIFIER_UNAVAILABLE)
