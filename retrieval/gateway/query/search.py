@@ -106,7 +106,7 @@ def search(store: GatewayStore, db: Database, tree: Node, page: Page, extra: Con
         found, count = _most_words(store, tree, conditions)
         loosened = bool(count)
     if count and db == "omim" and not any(term.tag for term in terms):
-        found = combine(db, "OR", found, _entries_of_genes(found))
+        found = combine(db, "OR", found, _of_their_genes(found))
         count = _count(store, db, found)
     hits = Hits(count, [], counts, [t for t in terms if not counts[t]], _unknown_tags(db, terms), loosened)
     if count and page.size:
@@ -158,7 +158,7 @@ def _most_words(store: GatewayStore, run: Run, conditions: Mapping[Term, Conditi
     return UidSelect(f"SELECT uid FROM omim WHERE uid IN ({','.join(map(str, best))})"), len(best)
 
 
-def _entries_of_genes(found: Condition) -> UidSelect:
+def _of_their_genes(found: Condition) -> UidSelect:
     """Return a condition on the entries of the genes that the found entries are linked to.
 
     NCBI searches the whole text of entries, and that of a gene names its diseases; this store holds titles.

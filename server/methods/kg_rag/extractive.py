@@ -226,9 +226,11 @@ def _open(reading: Reading, parsed: Asked) -> Finding:
         return Finding(outcome="abstained", reason=reason)
     found = parsed.about_all()
     notes = [_LEFT_OUT] if parsed.excludes else []
-    if not found and (found := [one for each in parsed.listed.values() for one in each]):
+    listed = {} if found else parsed.listed
+    if any(listed.values()):
         # "Which of them treats asthma, salbutamol or heparin?"
-        left = [name for name, statements in parsed.listed.items() if not statements]
+        found = [one for statements in listed.values() for one in statements]
+        left = [name for name, statements in listed.items() if not statements]
         notes = [f"{reading.where} has no such statement of {', '.join(left)}, {_NOT_FALSE}"] if left else []
     if not found and (found := parsed.about_any()):
         # A class beside a disease ("category of disease") is no second name.

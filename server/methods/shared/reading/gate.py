@@ -1,8 +1,8 @@
 """Judge by a verifier which sentences answer a question, what they say to it, and which choice they support.
 
-One gate for every method: a question counts as answered from the verifier's bar ``answer`` on, and where no sentence
-reaches it, those from ``quote`` on are quoted as unsure; yes or no is said from ``verdict`` on and a choice from
-``choice`` on. There is no other bar.
+One gate for every method: a question counts as answered from the verifier's bar ``answer`` on, where several sources
+are searched at once from ``answer_of_several`` on, and where no sentence reaches it, those from ``quote`` on are quoted
+as unsure; yes or no is said from ``verdict`` on and a choice from ``choice`` on. There is no other bar.
 """
 
 from __future__ import annotations
