@@ -150,7 +150,8 @@ def pack_linears(model: nn.Module) -> int:
     """Replace the linear layers of ``model`` that are on the CPU with packed ones; return how many.
 
     A weight that another layer shares (a head tied to the embedding) stays in place and is copied. Where this build or
-    processor cannot pack, or packs incorrectly, layers stay as they are and a warning is logged.
+    processor cannot pack, or packs incorrectly, layers stay as they are and a warning is logged. Weights that stay are
+    copied out of the file that they may be a map of: its pages would stay in memory beside the packed ones.
     """
     packed, uneven = 0, dict[tuple[int, int], bool]()
     for parent in list(model.modules()):
@@ -166,6 +167,9 @@ def pack_linears(model: nn.Module) -> int:
             shape = (layer.in_features, layer.out_features)
             if shape not in uneven:
                 uneven[shape] = _rounds_by_rows(replacement, _trial(layer))
+    for tensor in (*model.parameters(), *model.buffers()) if packed else ():
+        if tensor.device.type == "cpu":
+            tensor.data = tensor.data.clone()
     if any(uneven.values()):
         log.warning("this processor rounds a row by how many are computed with it: neighbours may change an answer")
     return packed

@@ -15,6 +15,7 @@ import typer
 from typer.main import get_command
 
 from models.errors import ArrowheadError
+from models.torch_runtime.allocation import limit_kept_memory
 from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.files import private_umask
 from server.cli import (
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     limit_spin_count()
+    limit_kept_memory()
     command = get_command(_application())
     words = list(sys.argv[1:] if argv is None else argv)
     try:

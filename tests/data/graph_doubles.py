@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
+from graph_names import NodesInMemory
 
 from models.encoders.base import Floats, PassageText
 from models.encoders.hashing import HashingEncoder
@@ -15,7 +16,7 @@ from retrieval.errors import GRAPH_NODE_UNKNOWN, GraphError
 from retrieval.graph.linking import linker as linking
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.model_extraction import Extractor
-from retrieval.graph.types import Edge, GraphStore, Linked, LinkOptions, Mention, NameOf, Neighbourhood, Node, Statement
+from retrieval.graph.types import Edge, GraphStore, Linked, LinkOptions, Mention, Neighbourhood, Node, Statement
 
 _VERBS = {"TREATS_CtD": "treats", "ASSOCIATES_DaG": "associates", "PRESENTS_DpS": "presents"}
 
@@ -71,7 +72,7 @@ STATEMENTS = tuple(
 )
 
 
-class MemoryGraph:
+class MemoryGraph(NodesInMemory):
     """``GraphStore`` and the graph of a method at once. ``encoded``: every question that became a vector."""
 
     def __init__(self, statements: Sequence[Statement] = STATEMENTS, extra: Sequence[Node] = (RARE,)) -> None:
@@ -96,15 +97,6 @@ class MemoryGraph:
     @property
     def release(self) -> str:
         return "2026-01"
-
-    def names(self) -> Iterator[NameOf]:
-        for node in self._nodes.values():
-            yield NameOf(node.name, node.node_id, node.kind, False)
-            for synonym in node.synonyms:
-                yield NameOf(synonym, node.node_id, node.kind, True)
-
-    def node(self, node_id: str) -> Node | None:
-        return self._nodes.get(node_id)
 
     def statements(self, node_id: str, kinds: frozenset[str] | None = None) -> tuple[Statement, ...]:
         own = (s for s in self._statements if node_id in (s.edge.source_id, s.edge.target_id))

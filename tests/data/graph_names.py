@@ -21,7 +21,22 @@ from retrieval.graph.types import NameOf, Node, Statement
 from retrieval.terminology.concepts import shipped_terminology
 
 
-class NamesStore:
+class NodesInMemory:
+    """Nodes by id, and their names."""
+
+    _nodes: dict[str, Node]
+
+    def names(self) -> Iterator[NameOf]:
+        for node in self._nodes.values():
+            yield NameOf(node.name, node.node_id, node.kind, False)
+            for synonym in node.synonyms:
+                yield NameOf(synonym, node.node_id, node.kind, True)
+
+    def node(self, node_id: str) -> Node | None:
+        return self._nodes.get(node_id)
+
+
+class NamesStore(NodesInMemory):
     """Nodes alone: no statements, no vectors."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
@@ -34,15 +49,6 @@ class NamesStore:
     @property
     def graph(self) -> str:
         return "names"
-
-    def names(self) -> Iterator[NameOf]:
-        for node in self._nodes.values():
-            yield NameOf(node.name, node.node_id, node.kind, False)
-            for synonym in node.synonyms:
-                yield NameOf(synonym, node.node_id, node.kind, True)
-
-    def node(self, node_id: str) -> Node | None:
-        return self._nodes.get(node_id)
 
     def statements(self, node_id: str, kinds: frozenset[str] | None = None) -> tuple[Statement, ...]:
         return ()

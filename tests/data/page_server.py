@@ -6,13 +6,11 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
 
 from graph_names import give_graph
-from loopback import listening
+from loopback import JsonHandler, listening
 
 EUTILS: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 # What sets ``window.hacked`` in a page that runs any of it.
@@ -25,30 +23,18 @@ ATTACK: Final = (
 BIDI: Final = "dose \u202e01 gm\u202c of it"
 
 
-class _Ncbi(BaseHTTPRequestHandler):
+class _Ncbi(JsonHandler):
     """Each term finds gene 1, whose description is an attack; DEAD gets no answer before the test ends.
 
     SLOW gets its answer after some seconds.
     """
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+    def answer(self, query: dict[str, str]) -> object:
         if query.get("term") == "DEAD":
             _ended.wait(120)
         if query.get("term") == "SLOW":
             _ended.wait(4)
-        body = json.dumps(_summary() if "esummary" in self.path else _FOUND).encode()
-        try:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            return  # the client went away, as some tests want
+        return _summary() if "esummary" in self.path else _FOUND
 
 
 _ended = threading.Event()

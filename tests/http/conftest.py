@@ -7,16 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import openai
 import pytest
 from graph_names import give_graph
 from hosted_server import host
-from loopback import listening
+from loopback import JsonHandler, listening
 from server_process import Running, Served, serve
 
 from models.catalog import EMBEDDED_DIR, EMBEDDED_NAME, has_weights
@@ -46,28 +44,16 @@ SCRIPT = [
 ]
 
 
-class _Ncbi(BaseHTTPRequestHandler):
+class _Ncbi(JsonHandler):
     """Gene 5699 for LMP10; NONSENSE is an error, SLOW answers after a second, DEAD not before the test ends."""
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
+    def answer(self, query: dict[str, str]) -> object:
         term = query.get("term", "")
         if term == "SLOW":
             time.sleep(1.0)
         elif term == "DEAD":
             _ended.wait(60)
-        body = json.dumps(_summary() if "esummary" in self.path else _found(term)).encode()
-        try:
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-        except OSError:
-            return  # the client went away, as some tests want
+        return _summary() if "esummary" in self.path else _found(term)
 
 
 _ended = threading.Event()

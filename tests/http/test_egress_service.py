@@ -15,13 +15,12 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
-from loopback import listening
+from loopback import JsonHandler, listening
 from waiting import wait_until
 
 from retrieval.errors import EGRESS_REFUSED, EGRESS_SERVICE_UNAVAILABLE, NcbiError
@@ -60,22 +59,11 @@ class Ncbi:
 def outside() -> Iterator[Ncbi]:
     ncbi = Ncbi()
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: Any) -> None: ...
-
-        def do_GET(self) -> None:
-            params = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-            ncbi.seen.append((time.monotonic(), params))
-            time.sleep(30 if params.get("term") == "SLOW" else 0.3)
-            body = json.dumps({"header": {}, "esearchresult": {"count": "1", "idlist": ["5699"]}}).encode()
-            try:
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-            except OSError:
-                return
+    class Handler(JsonHandler):
+        def answer(self, query: dict[str, str]) -> object:
+            ncbi.seen.append((time.monotonic(), query))
+            time.sleep(30 if query.get("term") == "SLOW" else 0.3)
+            return {"header": {}, "esearchresult": {"count": "1", "idlist": ["5699"]}}
 
     with listening(Handler) as url:
         ncbi.port = urlsplit(url).port or 0

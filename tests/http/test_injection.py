@@ -7,16 +7,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from attack_injections import MANY, NCBI, mark, poison
 from graph_files import write_lines
 from http_calls import Site, namespace_settings
+from loopback import JsonHandler
 from markdown_it import MarkdownIt
 
 from server.cli.main import main
@@ -27,22 +28,13 @@ _PAGES = {"www.ncbi.nlm.nih.gov", "pubmed.ncbi.nlm.nih.gov", "identifiers.org", 
 _FETCHING = ("<img", "<svg", "<iframe", "<style", "<script", "<video", "<object", "<div", "<input", "<link")
 
 
-class _Listening(BaseHTTPRequestHandler):
+class _Listening(JsonHandler):
     """The loopback NCBI, whose gene ``n`` is poisoned with text ``n``; on the trap's server, whoever comes is noted."""
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-    def do_GET(self) -> None:
+    def answer(self, query: dict[str, str]) -> object:
         wire: Any = self.server
         wire.seen.append(self.path)
-        query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
-        body = json.dumps(_summary(query.get("id", "0"), wire.trap)).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        return _summary(query.get("id", "0"), wire.trap)
 
 
 def _summary(uid: str, trap: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 // The administrator's screen: keys, what may leave, jobs of all keys, storage and models.
 
 import { get, post, send } from "./api.js";
-import { button, bytes, count, day, dialog, foreign, h, moment, plain, scrolled, toast } from "./dom.js";
+import { button, bytes, count, day, dialog, foreign, h, moment, onSubmit, plain, scrolled, toast } from "./dom.js";
 import { session } from "./keys.js";
 import { newKey } from "./setup.js";
 import { card } from "./status.js";
@@ -95,18 +95,13 @@ class Administration {
   edit(key) {
     const form = new KeyForm(key, this.overview?.namespaces || []);
     const node = dialog(key ? t("admin.key.change") : t("admin.key.new"), form.node);
-    form.node.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      form.error.textContent = "";
-      try {
-        const made = await post(key ? `${KEYS}/${key.id}` : KEYS, form.body());
-        node.close();
-        if (made.secret) dialog(t("admin.key.made"), newKey(made));
-        this.loadKeys();
-      } catch (error) {
-        form.error.textContent = error.message;
-      }
-    });
+    const work = async () => {
+      const made = await post(key ? `${KEYS}/${key.id}` : KEYS, form.body());
+      node.close();
+      if (made.secret) dialog(t("admin.key.made"), newKey(made));
+      this.loadKeys();
+    };
+    onSubmit(form.node, work, form.error);
     form.name.focus();
   }
 

@@ -3,10 +3,10 @@
 import { AnswerView } from "./answer.js";
 import { get } from "./api.js";
 import { isAble } from "./composer.js";
-import { announce, button, count, day, foreign, h, icon, outside, plain } from "./dom.js";
+import { announce, button, count, day, foreign, h, icon, onSubmit, outside, plain } from "./dom.js";
 import { modelOf } from "./keys.js";
 import { kindChoice, subnav } from "./literature.js";
-import { begin, keep, newTurn, runOf, takeUp, tell } from "./run.js";
+import { begin, newTurn, runOf, takeUp, tell } from "./run.js";
 import { SourcePanel, fileOf } from "./sources.js";
 import { getChat, getTurns, listChats, newId, putChat } from "./store.js";
 import { t, titleOf, tn } from "./texts.js";
@@ -85,10 +85,7 @@ class Articles {
       h("p", { class: "muted small", id: "a-part-about" }, t("articles.part.about")),
     );
     const form = h("form", { class: "card form" }, field("a-text", "articles.text", this.field), more, h("div", { class: "row" }, this.go, this.halt));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.find();
-    });
+    onSubmit(form, () => this.find());
     return form;
   }
 
@@ -119,12 +116,11 @@ class Articles {
     this.summaries.replaceChildren();
     await putChat(this.chat);
     const turn = newTurn(this.chat.id, 0, question, this.model, this.options());
-    await keep(turn);
-    const view = this.view(turn);
-    this.found.replaceChildren(view.node);
+    const run = await begin(turn, messages, (one) => this.view(one));
+    this.found.replaceChildren(run.view.node);
     history.replaceState(null, "", `#/articles/${this.chat.id}`);
     announce(t("live.working"));
-    await this.wait(begin(turn, messages(turn), view), view);
+    await this.wait(run, run.view);
     if (turn.state === "done") this.showList(turn);
     this.showEarlier();
   }
@@ -196,12 +192,11 @@ class Articles {
     const first = this.turn || (await getTurns(this.chat.id))[0];
     const turn = newTurn(this.chat.id, this.count, first.question, this.model, { ...first.options, articles });
     await putChat(Object.assign(this.chat, { updated: Date.now() }));
-    await keep(turn);
-    const view = this.view(turn);
-    this.summaries.prepend(view.node);
-    view.node.scrollIntoView({ block: "start" });
+    const run = await begin(turn, messages, (one) => this.view(one));
+    this.summaries.prepend(run.view.node);
+    run.view.node.scrollIntoView({ block: "start" });
     announce(t("live.working"));
-    await this.wait(begin(turn, messages(turn), view), view);
+    await this.wait(run, run.view);
   }
 
   /** Goes on in the chat, with a question on the chosen articles to be written. */

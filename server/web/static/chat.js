@@ -6,7 +6,7 @@ import { Composer, ableModel, commonOptions, examples } from "./composer.js";
 import { announce, button, dialog, foreign, h, icon, toast } from "./dom.js";
 import { insteadOf } from "./instead.js";
 import { session } from "./keys.js";
-import { begin, keep, newTurn, runOf, stopRuns, takeUp, tell } from "./run.js";
+import { begin, newTurn, runOf, stopRuns, takeUp, tell } from "./run.js";
 import { SourcePanel } from "./sources.js";
 import { countTurns, cutTurns, forgetAll, forgetChat, getChat, getTurns, listChats, newId, onChange, placeName, putChat } from "./store.js";
 import { has, t, tn } from "./texts.js";
@@ -235,10 +235,9 @@ class ChatScreen {
     const turn = newTurn(chat.id, this.count, question, model, options);
     this.setOnce(null);
     this.count += 1;
-    await keep(turn);
-    const view = this.add(turn);
+    const run = await begin(turn, (one) => this.messages(one), (one) => this.add(one));
     announce(t("live.working"));
-    await this.wait(begin(turn, await this.messages(turn), view), view);
+    await this.wait(run, run.view);
   }
 
   add(turn) {

@@ -1,7 +1,7 @@
 // The documents of a collection: each with its status, and what could not be read of its files.
 
 import { get, send } from "./api.js";
-import { button, count, dialog, foreign, h, icon, outside, plain, toast } from "./dom.js";
+import { button, count, dialog, foreign, h, icon, onSubmit, outside, plain, toast } from "./dom.js";
 import { t, tn } from "./texts.js";
 
 const LISTED = 50;
@@ -18,10 +18,7 @@ export class Documents {
     this.total = h("p", { class: "muted small", role: "status" });
     this.unread = h("div", {});
     const form = h("form", { class: "row nowrap" }, this.field, button(t("search.go"), { icon: "search", type: "submit" }));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.load();
-    });
+    onSubmit(form, () => this.load());
     this.node = h("div", { class: "form" }, form, this.unread, this.total, this.rows);
   }
 

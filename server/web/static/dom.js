@@ -115,6 +115,24 @@ export function problem(error) {
   return h("div", { class: "problem", role: "alert" }, icon("warn"), h("p", {}, foreign(error.message)));
 }
 
+/** Does `work` when a form is sent; what goes wrong stands in the node `error`. The form's button waits for it. */
+export function onSubmit(form, work, error) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const go = error && event.submitter;
+    if (error) error.textContent = "";
+    if (go) go.disabled = true;
+    try {
+      await work();
+    } catch (problem) {
+      if (!error) throw problem;
+      error.textContent = problem.message;
+    } finally {
+      if (go) go.disabled = false;
+    }
+  });
+}
+
 /** Tells screen readers, once. */
 export function announce(text) {
   document.getElementById("live").textContent = text;

@@ -1,7 +1,7 @@
 // Who is asking: the key, what it may do, and the state of the server.
 
 import { get, hasKey, keyStays, onRefused, setKey } from "./api.js";
-import { announce, button, h, icon } from "./dom.js";
+import { button, h, icon, onSubmit } from "./dom.js";
 import { isKept, keepChats, leaveStore, openStore } from "./store.js";
 import { t } from "./texts.js";
 
@@ -42,7 +42,6 @@ export function loginForm(done, wrong = "") {
   const stays = h("input", { type: "checkbox", id: "key-stays" });
   const keeps = h("input", { type: "checkbox", id: "key-keeps" });
   const error = h("p", { id: "key-error", class: "error-text", role: "alert" }, wrong);
-  const go = button(t("key.go"), { kind: "primary", type: "submit" });
   const form = h(
     "form",
     { class: "card login" },
@@ -54,26 +53,19 @@ export function loginForm(done, wrong = "") {
     h("label", { class: "check" }, stays, h("span", {}, t("key.stays"))),
     h("label", { class: "check" }, keeps, h("span", {}, t("key.keep"))),
     error,
-    go,
+    button(t("key.go"), { kind: "primary", type: "submit" }),
   );
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    go.disabled = true;
-    error.textContent = "";
+  const enter = async () => {
     setKey(field.value.trim(), stays.checked);
-    try {
-      await loadSession(keeps.checked);
-      field.value = "";
-      done();
-    } catch (problem) {
+    await loadSession(keeps.checked).catch((problem) => {
       setKey("", false);
-      error.textContent = problem.status === 401 ? t("key.wrong") : problem.message;
-      announce(error.textContent);
       field.focus();
-    } finally {
-      go.disabled = false;
-    }
-  });
+      throw problem.status === 401 ? new Error(t("key.wrong")) : problem;
+    });
+    field.value = "";
+    done();
+  };
+  onSubmit(form, enter, error);
   queueMicrotask(() => field.focus());
   return h("div", { class: "center" }, form);
 }

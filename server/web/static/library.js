@@ -2,7 +2,7 @@
 
 import { get, post, send } from "./api.js";
 import { Documents } from "./documents.js";
-import { button, bytes, count, dialog, foreign, h, icon, moment, plain, problem, tabs, toast } from "./dom.js";
+import { button, bytes, count, dialog, foreign, h, icon, moment, onSubmit, plain, problem, tabs, toast } from "./dom.js";
 import { Fetching, JobItem, follow } from "./fetching.js";
 import { session } from "./keys.js";
 import { searchView } from "./search.js";
@@ -115,14 +115,7 @@ class Library {
       h("div", { class: "row end" }, button(go, { kind: "primary", type: "submit" })),
     );
     const node = dialog(heading, form);
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      try {
-        await done(field.value, node);
-      } catch (failure) {
-        error.textContent = failure.message;
-      }
-    });
+    onSubmit(form, () => done(field.value, node), error);
     field.select();
   }
 

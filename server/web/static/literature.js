@@ -3,7 +3,7 @@
 
 import { AnswerView } from "./answer.js";
 import { get, post, send } from "./api.js";
-import { announce, button, count, day, dialog, foreign, h, icon, moment, plain, problem, save, toast } from "./dom.js";
+import { announce, button, count, day, dialog, foreign, h, icon, moment, onSubmit, plain, problem, save, toast } from "./dom.js";
 import { isAble } from "./composer.js";
 import { JobItem, follow } from "./fetching.js";
 import { modelOf, session } from "./keys.js";
@@ -66,10 +66,7 @@ class Literature {
       h("div", { class: "fields" }, field("l-from", "fetch.from", this.from), field("l-to", "fetch.to", this.to), field("l-kind", "literature.kind", this.kind), field("l-most", "literature.most", this.most)),
     );
     const form = h("form", { class: "card form" }, h("div", { class: "field" }, h("label", { for: "l-question" }, t("literature.question")), this.field), this.protocol, this.error, h("div", { class: "row" }, this.go, h("span", { class: "grow" }), this.remove));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.run();
-    });
+    onSubmit(form, () => this.run());
     this.field.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();

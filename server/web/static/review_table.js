@@ -1,6 +1,6 @@
 // The table of evidence of a review: sorted by a column, with columns that its reader adds, and exclusions by hand.
 
-import { button, dialog, foreign, h, icon, outside, plain, scrolled } from "./dom.js";
+import { button, dialog, foreign, h, icon, onSubmit, outside, plain, scrolled } from "./dom.js";
 import { t } from "./texts.js";
 
 const FIXED = ["number", "title", "level"];
@@ -99,15 +99,7 @@ function asked(title, fields, act) {
   const error = h("p", { class: "error-text", role: "alert" });
   const form = h("form", { class: "form" }, fields, error, h("div", { class: "row end" }, button(title, { kind: "primary", type: "submit" })));
   const node = dialog(title, form);
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
-      await act();
-      node.close();
-    } catch (failure) {
-      error.textContent = failure.message;
-    }
-  });
+  onSubmit(form, () => act().then(() => node.close()), error);
   form.querySelector("input").focus();
 }
 

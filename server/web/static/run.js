@@ -96,7 +96,7 @@ const MOST_TAKEN = 3;
 const keyOf = ({ chat, place }) => `arrowhead:${chat}/${place}`;
 
 /** Writes a turn down; before it is shown, as a page that goes away in mid-answer must have its question. */
-export async function keep(turn) {
+async function keep(turn) {
   turn.written = Date.now();
   try {
     await putTurn(turn);
@@ -105,13 +105,22 @@ export async function keep(turn) {
   }
 }
 
-/** Asks a question that is kept; `view` is told what changes: tick(), update(). The run's `ended` never fails. */
-export function begin(turn, messages, view) {
-  const run = new Run(turn, view);
-  const work = () => run.work(run.ask(messages));
-  if (navigator.locks) navigator.locks.request(keyOf(turn), work);
-  else work();
-  return run;
+/**
+ * Keeps a question, shows it by `show`, whose view is told what changes (tick(), update()), and asks it. All of it is
+ * under the turn's lock: another tab that sees the turn does not take it for one whose page went away. Returns the run,
+ * whose `ended` never fails.
+ */
+export function begin(turn, messages, show) {
+  return new Promise((resolve) => {
+    const work = async () => {
+      await keep(turn);
+      const run = new Run(turn, show(turn));
+      resolve(run);
+      await run.work(run.ask(await messages(turn)));
+    };
+    if (navigator.locks) navigator.locks.request(keyOf(turn), work);
+    else work();
+  });
 }
 
 /** Returns the run of a turn that this tab waits for, if there is one. */

@@ -2,7 +2,7 @@
 // server counts them.
 
 import { post } from "./api.js";
-import { button, foreign, h, icon, outside, plain, scrolled } from "./dom.js";
+import { button, foreign, h, icon, onSubmit, outside, plain, scrolled } from "./dom.js";
 import { t } from "./texts.js";
 
 const RETRIEVERS = ["hybrid", "dense", "bm25", "pes2"];
@@ -26,12 +26,12 @@ class Search {
     this.columns = h("div", { class: "retrievers" });
     this.counts = h("div", { class: "counts" });
     const form = h("form", { class: "row nowrap" }, this.field, button(t("search.go"), { icon: "search", kind: "primary", type: "submit" }));
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
+    const search = () => {
       this.query = this.field.value.trim();
       this.words = [];
       if (this.query) this.run();
-    });
+    };
+    onSubmit(form, search);
     const marks = namespace.keywords ? h("p", { class: "muted small", id: "search-marks" }, t("search.marks")) : null;
     this.node = h("div", { class: "form" }, form, marks, this.keywords, this.columns, this.counts);
   }

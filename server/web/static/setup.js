@@ -1,7 +1,7 @@
 // The first start of a server that other machines reach: its code makes the first key. Also shows a new key, once.
 
 import { post, setKey } from "./api.js";
-import { announce, button, foreign, h, icon } from "./dom.js";
+import { button, foreign, h, icon, onSubmit } from "./dom.js";
 import { copy } from "./export.js";
 import { loadSession } from "./keys.js";
 import { t } from "./texts.js";
@@ -11,7 +11,6 @@ export function setupForm(done, message) {
   const code = h("input", { type: "text", id: "setup-code", required: true, maxlength: 100, autocomplete: "off", spellcheck: "false", "aria-describedby": "setup-about setup-error" });
   const name = h("input", { type: "text", id: "setup-name", required: true, maxlength: 64, dir: "auto", autocomplete: "off", value: t("setup.name.value") });
   const error = h("p", { id: "setup-error", class: "error-text", role: "alert" });
-  const go = button(t("setup.go"), { kind: "primary", type: "submit" });
   const form = h(
     "form",
     { class: "card login" },
@@ -23,25 +22,15 @@ export function setupForm(done, message) {
     h("label", { for: "setup-name" }, t("setup.name")),
     name,
     error,
-    go,
+    button(t("setup.go"), { kind: "primary", type: "submit" }),
     h("details", {}, h("summary", { class: "muted small" }, t("setup.otherwise")), foreign(message, "p", { class: "muted small" })),
   );
   const node = h("div", { class: "center" }, form);
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    go.disabled = true;
-    error.textContent = "";
-    try {
-      const made = await post("/v1/setup", { code: code.value, name: name.value });
-      node.replaceChildren(made.secret ? welcome(made, done) : form);
-    } catch (problem) {
-      error.textContent = problem.message;
-      announce(problem.message);
-      code.focus();
-    } finally {
-      go.disabled = false;
-    }
-  });
+  const make = async () => {
+    const made = await post("/v1/setup", { code: code.value, name: name.value }).finally(() => code.focus());
+    node.replaceChildren(made.secret ? welcome(made, done) : form);
+  };
+  onSubmit(form, make, error);
   queueMicrotask(() => code.focus());
   return node;
 }
