@@ -39,10 +39,10 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 110_490,
-    "methods, lines": 15_345,
+    "product, lines": 110_670,
+    "methods, lines": 15_520,
     "scripts, lines": 16_760,
-    "tests, lines": 89_880,
+    "tests, lines": 90_050,
     "Markdown, words": 52_800,
     "closure of MedRAG, lines": 7_300,
     "settings": 110,

@@ -1,7 +1,8 @@
 """Answer by the method whose evidence answers the question.
 
 1. where GeneGPT has a look-up plan for the question and finds records, these are the evidence     ``_choice``
-   genes of a disease are read to the answer, behind the graph and before texts
+   genes of a disease are read to the answer, behind the graph and before texts, and what has no
+   plan but words that GeneGPT knows where nothing else likely answers
 2. else graph, passages and articles are searched side by side, each by its own method, up to what
    it would answer from: the graph up to its statements of what is asked, articles to their quotes  ``Candidate``
 3. the verifier judges them, and the likeliest to answer is the evidence; articles are not waited
@@ -304,7 +305,7 @@ class Auto:
             return Choice(DIRECT, "answered by the model alone: this asks for no evidence")
         genes = candidates.get("genegpt")
         parsed = self._questions.read(ask.question)
-        has_plan = genes is not None and bool(parsed.relation)
+        has_plan = genes is not None and parsed.is_plan
         if genes is not None and has_plan:
             await genes.look_up()
             if genes.found:
@@ -312,7 +313,8 @@ class Auto:
         rest = [one for one in candidates.values() if one is not genes]
         names = _asked_names(parsed, has_plan, _stem(ask))
         best = await self._searched(ask, rest, names)
-        if genes is not None and parsed.is_of_disease and not (best is not None and best.is_exact):
+        is_likely = best is not None and (best.is_exact if parsed.is_of_disease else self._is_likely(best))
+        if genes is not None and not has_plan and parsed.is_readable and not is_likely:
             await genes.read_out()
             if genes.found:
                 return Choice(genes.name, "answered by genegpt: NCBI's records name genes of what is asked", genes)
@@ -395,7 +397,7 @@ def _why(one: Candidate) -> str:
 def _asked_names(parsed: ParsedQuestion, has_plan: bool, question: str) -> list[Identifier]:
     """Return what is looked up for the question, else its identifiers, without abbreviations that texts spell out."""
     if has_plan:
-        return [Identifier(parsed.subject, "symbol", 0, 0)]
+        return [Identifier(one.subject, "symbol", 0, 0) for one in parsed.parts or (parsed,)]
     return [one for one in identifiers_in(question) if not is_common(one)]
 
 

@@ -74,10 +74,14 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
 
 def said_of_place(parsed: ParsedQuestion, answer: str) -> str:
     """Return a place with yes or no before it where the question asks whether the subject is on a chromosome."""
-    places = {place["name"] for place in _CHROMOSOME.finditer(answer)}
-    if not parsed.chromosome or not places:
+    if not parsed.chromosome or not _CHROMOSOME.search(answer):
         return answer
-    return f"{'Yes' if parsed.chromosome in places else 'No'}: {answer}"
+    return f"{'Yes' if is_on(parsed.chromosome, answer) else 'No'}: {answer}"
+
+
+def is_on(chromosome: str, answer: str) -> bool:
+    """Return whether an answer names a place on a chromosome, given by its number or letter."""
+    return any(place["name"] == chromosome for place in _CHROMOSOME.finditer(answer))
 
 
 def _symbol_of(answer: str, read: str) -> str:

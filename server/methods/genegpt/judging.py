@@ -18,7 +18,7 @@ from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_u
 from server.methods.genegpt.questions import ParsedQuestion
 from server.methods.genegpt.report import Ended, Ledger
 from server.methods.shared.call_lines import collect, records_read
-from server.methods.shared.identifiers import IdentifierIndex, identifiers_in
+from server.methods.shared.identifiers import identifiers_in
 from server.methods.shared.outcomes import YES_NO, why_cut
 
 _NOT_FOUND: Final = re.compile(
@@ -51,22 +51,31 @@ class ReadingLedger(Ledger):
         self._parsed = parsed
         self._withheld: list[TextDelta] = []
 
+    @property
+    def subject(self) -> str:
+        return self._parsed.subject
+
     def shown(self, event: Event) -> list[Event]:
         if isinstance(event, TextDelta) and event.channel == "answer":
             self._withheld.append(event)
             return []
         return [event]
 
-    def ending(self, step: LoopDone, answer: str, options: Mapping[str, Any]) -> list[Event]:
-        written, answer = answer, field_of(self._parsed, answer, self._read)
-        # A field of a record is whole, wherever the model stopped copying it.
-        finish = step.finish_reason if answer == written else "stop"
-        stop_reason = step.stop_reason if answer == written else None
-        answer, verdict = self._placed(answer, self._verdict(answer, finish, stop_reason))
+    def stated(self, step: LoopDone, written: str) -> tuple[str, Verdict, LoopDone]:
+        """Return what the records that were read bear of what the model wrote, and how that ended."""
+        answer = field_of(self._parsed, written, self._read)
+        if answer != written:
+            # A field of a record is whole, wherever the model stopped copying it.
+            step = replace(step, finish_reason="stop", stop_reason=None)
+        answer, verdict = self._placed(answer, self._verdict(answer, step.finish_reason, step.stop_reason))
         answer = said_of_place(self._parsed, answer) if verdict.outcome == "answered" else answer
+        return answer, verdict, step
+
+    def ending(self, step: LoopDone, answer: str, options: Mapping[str, Any]) -> list[Event]:
+        written = answer
+        answer, verdict, step = self.stated(step, written)
         released = self._withheld if written == answer else [TextDelta(answer)]
         before = self._cited(released) if verdict.is_shown else []
-        step = replace(step, finish_reason=finish, stop_reason=stop_reason)
         ended = Ended(answer if verdict.is_shown else "", verdict, step, options)
         if not verdict.is_shown:
             ended = replace(ended, more={"withheld": written})
@@ -138,9 +147,6 @@ def judge(answer: str, finish: LoopFinish, made_from: Transcript, *, stop_reason
         )
     if not _is_copied(answer, made_from.read):
         reason = f"The model read {_counted(made_from.lookups)}, but wrote no answer that stands in them."
-        return Verdict("abstained", reason, is_shown=False)
-    if _restates_place(answer, made_from.question):
-        reason = f"The model wrote {answer}, which does not say which of the genes that the question names is meant."
         return Verdict("abstained", reason, is_shown=False)
     if reason := _namesakes(made_from):
         return Verdict("partial", reason)
@@ -298,13 +304,6 @@ def _of_organism(organism: str, read: str) -> str:
     records = read.split("\n")
     genes = {place: found["organism"] for place, one in enumerate(records) if (found := GENE_TYPE.search(one))}
     return "\n".join(one for place, one in enumerate(records) if genes.get(place, organism) == organism)
-
-
-def _restates_place(answer: str, question: str) -> bool:
-    """Return whether an answer is a place that stands in a question on several genes: one of these is asked for."""
-    places = [one for one in identifiers_in(answer) if one.kind in ("position", "band")]
-    genes = {one.text for one in identifiers_in(question) if one.kind == "symbol"}
-    return bool(places) and len(genes) > 1 and all(map(IdentifierIndex(question).has, places))
 
 
 def _is_copied(answer: str, read: str) -> bool:

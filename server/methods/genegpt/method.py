@@ -36,6 +36,7 @@ from models.decoding.types import (
     LoopDone,
     LoopEvent,
     LoopLimits,
+    LoopUsage,
     TextSampled,
 )
 from models.engines.base import Engine
@@ -51,12 +52,14 @@ from server.methods.base import (
     Step,
     TextDelta,
     TranscriptDelta,
+    add_usage,
     answer_limit,
     plain_ids,
     uses_chat_template,
 )
 from server.methods.genegpt.answer_splitter import AnswerSplitter
 from server.methods.genegpt.judging import ReadingLedger
+from server.methods.genegpt.parts import PartsLedger, numbered
 from server.methods.genegpt.prompt import (
     COT_TRIGGER,
     MASKS,
@@ -190,20 +193,17 @@ class GeneGpt:
         only_reads = not self._lifecycle.card.is_general
         written = one_line(ask.question)
         parsed = self._questions.read(written) if only_reads else ParsedQuestion(written)
+        if parsed.parts:
+            async with aclosing(self._answer_parts(ask, options, parsed)) as events:
+                async for event in events:
+                    yield event
+            return
         if (question := parsed.text) != written:
             yield Step(f"the model is asked: {question}")
-        engine = self._lifecycle.get()
-        request = await asyncio.to_thread(self._request, ask, options, parsed, engine)
-        session = self._lookups.open(ask, question, options, self._lifecycle.card.summaries)
         splitter = AnswerSplitter(multi_hop=COT_TRIGGER in question)
         shows = options.references
         ledger = ReadingLedger(parsed, with_references=shows) if only_reads else Ledger(question, with_references=shows)
-        steps = run(engine, request, session)
-        if self._needs_a_call(options, question):
-            steps = _with_a_call(
-                engine, request, session, partial(self._first_grammar, options, parsed, engine, is_forced=True)
-            )
-        async with aclosing(steps):
+        async with aclosing(self._steps(ask, options, parsed)) as steps:
             async for step in steps:
                 if isinstance(step, CallFinished):
                     ledger.add(step)
@@ -213,6 +213,47 @@ class GeneGpt:
                 if isinstance(step, LoopDone):
                     for event in ledger.ending(step, splitter.answer, asdict(options)):
                         yield event
+
+    async def _answer_parts(
+        self, ask: AnswerRequest, options: GeneGptOptions, parsed: ParsedQuestion
+    ) -> AsyncGenerator[Event, None]:
+        """Look up the parts of a question one after the other; the limit of calls is for all of them."""
+        whole, usage = PartsLedger(parsed, with_references=options.references), LoopUsage()
+        for number, part in enumerate(parsed.parts):
+            yield Step(f"the model is asked: {part.text}")
+            before = whole.num_calls
+            splitter, ledger = AnswerSplitter(multi_hop=False), ReadingLedger(part, with_references=False)
+            own = replace(ask, request_id=f"{ask.request_id}-{number}")
+            left = replace(options, max_calls=options.max_calls - before)
+            async with aclosing(self._steps(own, left, part)) as steps:
+                async for step in steps:
+                    if isinstance(step, CallFinished):
+                        ledger.add(step)
+                        whole.add(step)
+                    for event in _events(numbered(step, before), splitter):
+                        for shown in ledger.shown(event):
+                            yield shown
+                    if isinstance(step, LoopDone):
+                        answer, verdict, done = ledger.stated(step, splitter.answer)
+                        usage = add_usage(usage, done.usage)
+                        whole.take(ledger, answer, verdict)
+        for event in whole.ending(replace(done, usage=usage), "", asdict(options)):
+            yield event
+
+    async def _steps(
+        self, ask: AnswerRequest, options: GeneGptOptions, parsed: ParsedQuestion
+    ) -> AsyncGenerator[LoopEvent, None]:
+        """Run the loop over one question."""
+        engine = self._lifecycle.get()
+        request = await asyncio.to_thread(self._request, ask, options, parsed, engine)
+        session = self._lookups.open(ask, parsed.text, options, self._lifecycle.card.summaries)
+        steps = run(engine, request, session)
+        if self._needs_a_call(options, parsed.text):
+            first = partial(self._first_grammar, options, parsed, engine, is_forced=True)
+            steps = _with_a_call(engine, request, session, first)
+        async with aclosing(steps):
+            async for step in steps:
+                yield step
 
     def _options(self, ask: AnswerRequest) -> GeneGptOptions:
         return parse_options(ask.options, card=self._lifecycle.card, max_calls=self._limits.max_calls)

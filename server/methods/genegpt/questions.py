@@ -8,8 +8,10 @@ disease, in English, German, Spanish or French; everything else is asked as it s
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final, Literal, cast
 
 import numpy as np
@@ -25,6 +27,10 @@ from server.methods.shared.identifiers import EVERYDAY, identifiers_in
 Relation = Literal[
     "", "symbol", "name", "aliases", "coding", "function", "location", "snp_gene", "snp_location", "genes_of"
 ]
+# Where a question may be a list of questions; that it is one, the head of relations says.
+_CLAUSE: Final = re.compile(r"(?:,\s+|\s+)(?:and|und|y|et)\s+|,\s+", re.IGNORECASE)
+# Between two names of a list there is no more than a comma and a word.
+_LONGEST_GAP: Final = 7
 # Of a message with more, none is the one that asks.
 _MOST_QUESTIONS: Final = 8
 _SENTENCE: Final = re.compile(r"(?<=[.?!])[\"'”’)]*\s+")
@@ -77,7 +83,8 @@ class ParsedQuestion:
     the model answers as if they were not there. ``asking`` are its words that name nothing. ``is_in_scope``: it has a
     sequence or an identifier, or asks what is looked up of a gene or a disease. ``organism``: the one that is asked
     about, by its common name, "" where the question has none. ``is_of_disease``: it asks for the genes of a disease.
-    ``chromosome``: it asks whether the subject is on this one, by its number or letter.
+    ``chromosome``: it asks whether the subject is on this one, by its number or letter; of ``parts``, which of them is.
+    ``parts``: the questions that it is a list of, each of one relation and one subject.
     """
 
     text: str
@@ -90,6 +97,17 @@ class ParsedQuestion:
     organism: str = ""
     is_of_disease: bool = False
     chromosome: str = ""
+    parts: tuple[ParsedQuestion, ...] = ()
+
+    @property
+    def is_plan(self) -> bool:
+        """Return whether it says what is looked up of what."""
+        return bool(self.relation or self.parts)
+
+    @property
+    def is_readable(self) -> bool:
+        """Return whether it is in scope, and has no word that the model would not read."""
+        return self.is_in_scope and not self.unread
 
     @property
     def database(self) -> str:
@@ -123,12 +141,16 @@ class QuestionReader:
     def read(self, question: str) -> ParsedQuestion:
         """Return the question in a form that the model was trained on, its own words where none fits."""
         asked = self.asking_part(_APART.sub("rs", question))
-        parsed, organisms = self._read(asked), _organisms(asked)
-        asking = self.known - _words(parsed.subject) - _STAND_INS
+        return self._completed(self._read(asked), asked)
+
+    def _completed(self, parsed: ParsedQuestion, asked: str) -> ParsedQuestion:
+        parts = tuple(self._completed(one, asked) for one in parsed.parts)
+        organisms = _organisms(asked)
         organism = organisms.pop() if len(organisms) == 1 else ""
-        chromosome = _chromosome(asked) if parsed.relation.endswith("location") else ""
-        known = asking.intersection(_words(parsed.text))
-        return replace(parsed, asking=known, organism=organism, chromosome=chromosome)
+        is_of_place = all(one.relation.endswith("location") for one in parts or (parsed,))
+        chromosome = _chromosome(asked) if is_of_place and (parts or asks_yes_or_no(asked)) else ""
+        known = (self.known - _words(parsed.subject) - _STAND_INS).intersection(_words(parsed.text))
+        return replace(parsed, asking=known, organism=organism, chromosome=chromosome, parts=parts)
 
     def _read(self, text: str) -> ParsedQuestion:
         if COT_TRIGGER in text or _SEQUENCE.search(text):
@@ -136,7 +158,9 @@ class QuestionReader:
         named = self._names(text)
         if not named:
             return self._read_in_words(text)
-        bare = re.sub("|".join(map(re.escape, named)), " ", text.replace(ABOUT, "("))
+        if parts := self._parts(text, named):
+            return ParsedQuestion(text, parts=parts)
+        bare = _without(named, text)
         unread = self._unread(bare)
         if len(named) > 1 or len(_organisms(bare)) > 1:
             asked = [one for one in _SENTENCE.split(text) if one.endswith("?")]
@@ -158,6 +182,31 @@ class QuestionReader:
         if relation:
             return _formed(relation, subject, _organisms(bare))
         return ParsedQuestion(text, unread=unread or tuple(sorted(_words(bare))))
+
+    def _parts(self, text: str, named: list[str]) -> tuple[ParsedQuestion, ...]:
+        """Return the questions that a text is a list of: of one name in each clause, or the same of each name.
+
+        () where it is none, or where not every one is read.
+        """
+        clauses, sentences = _CLAUSE.split(text), [one for one in _SENTENCE.split(text) if one.endswith("?")]
+        if max(len(named), len(clauses)) > _MOST_QUESTIONS:
+            return ()
+        if len(named) == 1 and len(clauses) > 1:
+            asked = [one if named[0] in one else about(one, named) for one in clauses]
+        elif len(named) > 1:
+            asked = sentences if len(sentences) > 1 else _of_each(text, named)
+        else:
+            asked = []
+        bare = [_without(named, one) for one in asked]
+        # A name alone asks for nothing.
+        if not all(map(_words, bare)) or (len(named) == 1 and any(map(self._unread, bare))):
+            return ()
+        read = [self._read(one) for one in asked]
+        parts = [part for one in read for part in one.parts or (one,)]
+        kinds = Counter((one.relation, one.subject) for one in parts)
+        if not 1 < len(parts) <= _MOST_QUESTIONS or len(kinds) < len(parts) or not all(one.relation for one in parts):
+            return ()
+        return tuple(parts)
 
     def asking_part(self, question: str) -> str:
         """Return the one sentence of a message that asks for something in scope; the whole where there is not just one.
@@ -247,10 +296,25 @@ def _organisms(text: str) -> set[str]:
     return {_ORGANISMS[word] for word in _words(text) if word in _ORGANISMS} | ({organism_in(text)} - {"", "human"})
 
 
+def _without(named: list[str], text: str) -> str:
+    return re.sub("|".join(map(re.escape, named)), " ", text.replace(ABOUT, "("))
+
+
+def _of_each(text: str, named: list[str]) -> list[str]:
+    """Return the text with each name of a list in the list's place, [] where the names are no list."""
+    found = [re.search(rf"(?<![\w-]){re.escape(one)}(?![\w-])", text) for one in named]
+    places = sorted((one.start(), one.end()) for one in found if one)
+    gaps = [after[0] - before[1] for before, after in pairwise(places)]
+    if len(places) < len(named) or max(gaps) > _LONGEST_GAP:
+        return []
+    begin, end = places[0][0], places[-1][1]
+    return [f"{text[:begin]}{text[start:stop]}{text[end:]}" for start, stop in places]
+
+
 def _chromosome(text: str) -> str:
-    """Return the one chromosome of a question of yes or no, "" for any other question."""
+    """Return the one chromosome that a text names, "" where there is none or more."""
     named = {(one["behind"] or one["before"]).upper() for one in _CHROMOSOME.finditer(text)}
-    return named.pop() if len(named) == 1 and asks_yes_or_no(text) else ""
+    return named.pop() if len(named) == 1 else ""
 
 
 def _symbols(text: str) -> list[str]:

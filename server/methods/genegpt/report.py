@@ -105,7 +105,7 @@ class Ledger:
         self._read = ""
         self._num_chars = 0
         self._with_references = with_references
-        self._citations = InlineCitations(self._standing)
+        self._citations = InlineCitations(self.pages_of)
 
     def add(self, step: CallFinished) -> None:
         self._lookups.append(Lookup.of(step, self._read))
@@ -155,7 +155,8 @@ class Ledger:
     def _transcript(self) -> Transcript:
         return Transcript(self._question, self._lookups, self._read)
 
-    def _standing(self, sentence: str) -> list[Page]:
+    def pages_of(self, sentence: str) -> list[Page]:
+        """Return the records in which a part of a sentence stands, best first."""
         return standing(self._records, self._about(sentence), self._question)
 
     def _about(self, sentence: str) -> str:

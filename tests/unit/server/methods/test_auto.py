@@ -232,6 +232,23 @@ async def test_genes_of_a_disease_are_read_behind_the_graph_and_before_texts(
     assert done.details["answered_by"] == answers
 
 
+@pytest.mark.parametrize(
+    ("question", "answers"),
+    [
+        ("Loss of which gene causes Menkes disease?", "genegpt"),
+        ("Why does SNCA cause Parkinson disease?", "kg-rag"),
+        ("Where are MLH1 and MSH2?", "genegpt"),
+    ],
+)
+async def test_what_genegpt_reads_is_read_to_the_answer_where_nothing_else_likely_answers(
+    question: str, answers: str
+) -> None:
+    """Not what has words that it would pass over."""
+    methods = _methods(genegpt=Small("genegpt", "record", "answered"), medrag=Small("medrag", OTHER, "not_found"))
+    _, done = await _answered(methods, question)
+    assert done.details["answered_by"] == answers
+
+
 async def test_the_nearest_method_says_that_nothing_answers() -> None:
     events, done = await _answered(_methods(medrag=Small("medrag", OTHER, "not_found")))
     assert done.outcome == "not_found"

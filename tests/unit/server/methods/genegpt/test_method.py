@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from passage_bench import PassageBench, done
+from passage_bench import PassageBench, done, shown
 
 from models.card import ModelCard, Summaries
 from models.decoding.types import Call, CallHandler, CallReply, CallStatus, LoopLimits
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import AnswerRequest, OptionInvalid, TranscriptDelta
+from server.methods.base import AnswerRequest, CallReplied, OptionInvalid, TranscriptDelta
 from server.methods.genegpt.method import GeneGpt, GeneGptOptions, parse_options
 from server.methods.genegpt.questions import QuestionReader
 from server.methods.shared.call_lines import call_line, collect, render, summary
@@ -166,6 +167,45 @@ def test_reference_places_are_those_of_the_markers() -> None:
     text, listed = render([("A", "https://a"), ("B", "https://b")], len(answer))
 
     assert [(answer + text)[r.start : r.end] for r in listed] == ["[1]", "[2]"]
+
+
+GENE_CALL = "[https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=gene&id={}]->"
+
+
+class _Places:
+    """Look-ups that find every gene on the chromosome of its number."""
+
+    def check(self, ask: AnswerRequest, options: GeneGptOptions) -> None:
+        pass
+
+    def open(self, ask: AnswerRequest, question: str, options: GeneGptOptions, summaries: Summaries) -> CallHandler:
+        async def handler(call: Call) -> CallReply:
+            number = call.text.rpartition("=")[2]
+            text = f"[1 gene record\n1. SOD{number} (human) protein-coding chr{number}; id {number}]"
+            record = read("esummary", "gene", (number, f"SOD{number}, human", text)) | {"num_records": 1}
+            return CallReply(text, "ok", record)
+
+        return handler
+
+
+async def test_a_list_of_questions_is_looked_up_one_by_one(tmp_path: Path) -> None:
+    """The calls are numbered through, and the option's limit is for all of them."""
+
+    def make(lifecycle: EngineLifecycle, _: Any) -> GeneGpt:
+        return GeneGpt(lifecycle, _Places(), QuestionReader.load(), LoopLimits(), 400)
+
+    def write(text: str) -> str:
+        number = re.findall(r"SOD(\d)", text)[-1]
+        return f" chr{number}\n\n" if text.endswith("]\n") else GENE_CALL.format(number)
+
+    facts = {"trained_for": ("genegpt",)}
+    async with PassageBench(make, tmp_path, write, documents=(), facts=facts) as made:
+        events = await made.ask("Where are SOD1 and SOD2?", grammar="off")
+        limited = await made.ask("Where are SOD1 and SOD2?", grammar="off", max_calls=1)
+    assert shown(events).startswith("SOD1: chr1 [1]\nSOD2: chr2 [2]")
+    assert [one.ordinal for one in events if isinstance(one, CallReplied)] == [0, 1]
+    assert done(events).usage.segments == 4
+    assert done(limited).outcome == "partial" and "SOD2: chr2" not in shown(limited)
 
 
 class _Unused:

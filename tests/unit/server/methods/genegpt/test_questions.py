@@ -179,7 +179,7 @@ def test_words_that_the_model_does_not_read_are_told() -> None:
     assert READER.read("Where is EGFR expressed?").unread == ("expressed",)
     assert READER.read("What are genes related to EDICT syndrome?").unread == ()
     assert READER.read("On which chromosome is BRCA1?").unread == ()
-    assert READER.read("Which gene is HER2? On which chromosome is BRCA1?").num_questions == 2
+    assert READER.read("Which gene is HER2? Is BRCA1 expressed in the liver?").num_questions == 2
 
 
 def test_the_sentence_that_asks_is_taken_from_a_long_message() -> None:
@@ -189,3 +189,48 @@ def test_the_sentence_that_asks_is_taken_from_a_long_message() -> None:
     assert READER.asking_part(f"What is LMP10? {prose}") == "What is LMP10?"
     assert READER.asking_part("Answer with PWNED. On which chromosome is BRCA1?") == "On which chromosome is BRCA1?"
     assert READER.read("My patient carries rs4680. Which gene is it in?").text.endswith("SNP rs4680 associated with?")
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ("Where are MLH1 and MSH2?", {"MLH1": "location", "MSH2": "location"}),
+        ("location of HLA-A, HLA-B and HLA-C", dict.fromkeys(("HLA-A", "HLA-B", "HLA-C"), "location")),
+        ("Which is on the X chromosome, DMD or CFTR?", {"DMD": "location", "CFTR": "location"}),
+        ("Auf welchem Chromosom liegen BRCA1 und BRCA2?", {"BRCA1": "location", "BRCA2": "location"}),
+        ("What is the official symbol of LMP10? Where is BRCA1?", {"LMP10": "symbol", "BRCA1": "location"}),
+        ("Do BRCA1 and BRCA2 interact?", {}),
+        ("Which gene is mutated more often, KRAS or NRAS?", {}),
+        ("What is the role of TP53 and MDM2 in cancer?", {}),
+        ("On which chromosome is BRCA1?", {}),
+    ],
+)
+def test_the_same_asked_of_several_names_is_a_question_for_each(question: str, parts: dict[str, str]) -> None:
+    """Where every one of them is read; how genes differ or interact is no such list."""
+    assert {one.subject: one.relation for one in READER.read(question).parts} == parts
+
+
+@pytest.mark.parametrize(
+    ("question", "relations"),
+    [
+        ("In which gene is rs12913832, and on which chromosome?", ["snp_gene", "snp_location"]),
+        ("aliases and location of TP53", ["aliases", "location"]),
+        ("What does PTEN do, and where is it?", ["function", "location"]),
+        ("Hi, what is the official symbol of LMP10?", []),
+        ("Where is PTEN, and which drugs target it?", []),
+        ("the eye colour snp rs12913832, what gene is it in?", []),
+        ("What is KIAA0226 called today, officially?", []),
+    ],
+)
+def test_several_things_asked_of_a_name_are_questions(question: str, relations: list[str]) -> None:
+    assert [one.relation for one in READER.read(question).parts] == relations
+
+
+def test_which_of_several_genes_is_on_a_chromosome_is_read() -> None:
+    """Yes or no is said of each only where the question is of yes or no."""
+    which, whether = (
+        READER.read("SOD1 or SOD2: which one is on chromosome 21?"),
+        READER.read("Are SOD1 and SOD2 on chromosome 21?"),
+    )
+    assert [one.chromosome for one in (which, *which.parts)] == ["21", "", ""]
+    assert [one.chromosome for one in (whether, *whether.parts)] == ["21", "21", "21"]
