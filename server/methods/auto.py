@@ -1,8 +1,7 @@
 """Answer by the method whose evidence answers the question.
 
 1. where GeneGPT has a look-up plan for the question and finds records, these are the evidence     ``_choice``
-   genes of a disease are read to the answer, behind the graph and before texts, and what has no
-   plan but words that GeneGPT knows where nothing else likely answers
+   it reads genes of a disease, behind the graph, and other questions where nothing likely answers
 2. else graph, passages and articles are searched side by side, each by its own method, up to what
    it would answer from: the graph up to its statements of what is asked, articles to their quotes  ``Candidate``
 3. the verifier judges them, and the likeliest to answer is the evidence; articles are not waited

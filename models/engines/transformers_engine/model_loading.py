@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 # Growing keeps the old and the new place of a row or slab for a moment, so this is less than half.
 _SLOTS_SHARE = 0.4
 _PREFIX_SHARE = 0.15
-_MAX_PREFIX_BYTES = 4 * 2**30
+_MAX_PREFIX_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,7 @@ class QuestionReader:
         found = self.tagger.find(text)
         if found is None:
             # "That SNP" is no name, and the question is one for this method all the same.
-            asks = self.relations.read(text, _NO_VECTOR).name != OTHER
+            asks = self.relations.read(_of_human(text), _NO_VECTOR).name != OTHER
             return ParsedQuestion(text, is_in_scope=asks or has_identifier(text))
         name, bare = found.text, f"{text[: found.start]} {text[found.end :]}"
         asked = self._asked(text, name)
@@ -277,8 +277,7 @@ class QuestionReader:
     def _asked(self, text: str, subject: str) -> AskedRelation:
         is_number = _ENSEMBL.fullmatch(subject)
         stand_in = _SNP_STAND_IN if _RS.fullmatch(subject) else _ENSEMBL_STAND_IN if is_number else _GENE_STAND_IN
-        asking = _WORD.sub(lambda found: "human" if found[0].casefold() in _ORGANISMS else found[0], text)
-        return self.relations.read(asking.replace(subject, stand_in), _NO_VECTOR)
+        return self.relations.read(_of_human(text).replace(subject, stand_in), _NO_VECTOR)
 
     def _unread(self, text: str) -> tuple[str, ...]:
         return tuple(sorted(_words(text) - self.known))
@@ -290,6 +289,11 @@ class QuestionReader:
 def _words(text: str) -> Set[str]:
     # Not the "s" of "what's".
     return {word.casefold() for word in _WORD.findall(text)} - {"s"}
+
+
+def _of_human(text: str) -> str:
+    """Return the text with "human" for the name of another organism, which the head of relations does not know."""
+    return _WORD.sub(lambda found: "human" if found[0].casefold() in _ORGANISMS else found[0], text)
 
 
 def _organisms(text: str) -> set[str]:

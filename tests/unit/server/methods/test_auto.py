@@ -236,6 +236,7 @@ async def test_genes_of_a_disease_are_read_behind_the_graph_and_before_texts(
     ("question", "answers"),
     [
         ("Loss of which gene causes Menkes disease?", "genegpt"),
+        ("On which chromosome is Hotair in the mouse?", "genegpt"),
         ("Why does SNCA cause Parkinson disease?", "kg-rag"),
         ("Where are MLH1 and MSH2?", "genegpt"),
     ],
