@@ -42,7 +42,7 @@ BOUNDS: Final = {
     "product, lines": 110_670,
     "methods, lines": 15_520,
     "scripts, lines": 16_760,
-    "tests, lines": 90_050,
+    "tests, lines": 90_060,
     "Markdown, words": 52_800,
     "closure of MedRAG, lines": 7_300,
     "settings": 110,

@@ -316,7 +316,7 @@ class Auto:
         if genes is not None and not has_plan and parsed.is_readable and not is_likely:
             await genes.read_out()
             if genes.found:
-                return Choice(genes.name, "answered by genegpt: NCBI's records name genes of what is asked", genes)
+                return Choice(genes.name, "answered by genegpt: NCBI's records have what is asked", genes)
         if best is not None and not self._is_likely(best):
             better = _before_doubtful(candidates, parsed, can_chat=can_chat)
             if better is not None:

@@ -237,7 +237,7 @@ class GeneGpt:
                         answer, verdict, done = ledger.stated(step, splitter.answer)
                         usage = add_usage(usage, done.usage)
                         whole.take(ledger, answer, verdict)
-        for event in whole.ending(replace(done, usage=usage), "", asdict(options)):
+        for event in whole.joined(replace(done, usage=usage), asdict(options)):
             yield event
 
     async def _steps(

@@ -49,12 +49,9 @@ class PartsLedger(Ledger):
         if verdict.reason:
             self._reasons.append(f"{subject}: {verdict.reason}")
 
-    def ending(self, step: LoopDone, answer: str, options: Mapping[str, Any]) -> list[Event]:
-        """Return the events of the whole answer; ``answer`` is not read."""
-        chromosome = self._parsed.chromosome
-        lines = sorted(
-            (line for line, _ in self._lines), key=lambda line: bool(chromosome) and not is_on(chromosome, line)
-        )
+    def joined(self, step: LoopDone, options: Mapping[str, Any]) -> list[Event]:
+        """Return the events of the whole answer."""
+        lines = sorted((line for line, _ in self._lines), key=lambda line: not is_on(self._parsed.chromosome, line))
         text = "\n".join(lines)
         outcomes = list(dict.fromkeys(one.outcome for one in self._verdicts))
         outcome = outcomes[0] if len(outcomes) == 1 else "partial" if lines else "abstained"
@@ -62,5 +59,7 @@ class PartsLedger(Ledger):
         return [*self._cited([TextDelta(text)]), *self._ended(Ended(text, verdict, step, options))]
 
     def pages_of(self, sentence: str) -> list[Page]:
-        ledger = next((ledger for line, ledger in self._lines if sentence in line), None)
+        # HBA1 has A1 in it: a line is found by its beginning, and a further sentence of it by what it has.
+        begun = [ledger for line, ledger in self._lines if line.startswith(sentence)]
+        ledger = next(iter(begun or [ledger for line, ledger in self._lines if sentence in line]), None)
         return ledger.pages_of(sentence.removeprefix(f"{ledger.subject}: ")) if ledger else []

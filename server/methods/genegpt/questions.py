@@ -8,7 +8,6 @@ disease, in English, German, Spanish or French; everything else is asked as it s
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -203,10 +202,11 @@ class QuestionReader:
             return ()
         read = [self._read(one) for one in asked]
         parts = [part for one in read for part in one.parts or (one,)]
-        kinds = Counter((one.relation, one.subject) for one in parts)
-        if not 1 < len(parts) <= _MOST_QUESTIONS or len(kinds) < len(parts) or not all(one.relation for one in parts):
-            return ()
-        return tuple(parts)
+        kinds = {(one.relation, one.subject) for one in parts}
+        # A name that no part is about stands in a sentence that would be passed over.
+        is_whole = {one.subject.casefold() for one in parts} >= {one.casefold() for one in named}
+        is_read = is_whole and len(kinds) == len(parts) and all(one.relation for one in parts)
+        return tuple(parts) if is_read and 1 < len(parts) <= _MOST_QUESTIONS else ()
 
     def asking_part(self, question: str) -> str:
         """Return the one sentence of a message that asks for something in scope; the whole where there is not just one.

@@ -10,7 +10,9 @@ from server.methods.genegpt.parts import PartsLedger, numbered
 from server.methods.genegpt.questions import ParsedQuestion
 
 URL = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esummary.fcgi?db=gene&id="
-PLACES = {"SOD1": "chr21 21q22.11", "SOD2": "chr6 6q25.3"}
+CHR16 = "chr16 16p13.3"
+PLACES = {"SOD1": "chr21 21q22.11", "SOD2": "chr6 6q25.3", "HBA1": CHR16, "A1": CHR16}
+NUMBERS = {"SOD1": "661", "SOD2": "662", "HBA1": "3039", "A1": "9"}
 
 
 def part(symbol: str, chromosome: str = "") -> ParsedQuestion:
@@ -18,7 +20,7 @@ def part(symbol: str, chromosome: str = "") -> ParsedQuestion:
 
 
 def reply(symbol: str) -> CallFinished:
-    uid = f"66{symbol[-1]}"
+    uid = NUMBERS[symbol]
     text = f"[1 gene record\n1. {symbol} (human) protein-coding {PLACES[symbol]}; id {uid}]"
     listed = [{"id": uid, "title": f"{symbol}, human", "text": text, "replaced_by": ""}]
     record = {"endpoint": "esummary", "db": "gene", "num_records": 1, "records": listed}
@@ -33,7 +35,7 @@ def whole(*said: tuple[ParsedQuestion, str, Verdict], chromosome: str = "") -> t
         for kept in (own, ledger):
             kept.add(reply(one.subject))
         ledger.take(own, answer, verdict)
-    events = ledger.ending(LoopDone("stop", None, (), LoopUsage()), "", {})
+    events = ledger.joined(LoopDone("stop", None, (), LoopUsage()), {})
     last = events[-1]
     assert isinstance(last, Done)
     titles = [one.title for event in events if isinstance(event, Evidence) for one in event.references]
@@ -54,6 +56,11 @@ def test_each_answer_stands_with_its_subject_and_its_record() -> None:
 def test_what_is_on_the_chromosome_that_is_asked_for_stands_first() -> None:
     text, _, titles = whole((part("SOD1"), "chr21", ANSWERED), (part("SOD2"), "chr6", ANSWERED), chromosome="6")
     assert text.startswith("SOD2: chr6 [1]\nSOD1: chr21 [2]") and titles[0].startswith("SOD2")
+
+
+def test_a_symbol_that_ends_another_cites_its_own_record() -> None:
+    _, _, titles = whole((part("HBA1"), "chr16", ANSWERED), (part("A1"), "chr16", ANSWERED))
+    assert titles == ["HBA1, human, NCBI Gene 3039", "A1, human, NCBI Gene 9"]
 
 
 def test_a_part_without_an_answer_is_told() -> None:

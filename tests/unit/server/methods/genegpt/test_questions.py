@@ -199,6 +199,7 @@ def test_the_sentence_that_asks_is_taken_from_a_long_message() -> None:
         ("Which is on the X chromosome, DMD or CFTR?", {"DMD": "location", "CFTR": "location"}),
         ("Auf welchem Chromosom liegen BRCA1 und BRCA2?", {"BRCA1": "location", "BRCA2": "location"}),
         ("What is the official symbol of LMP10? Where is BRCA1?", {"LMP10": "symbol", "BRCA1": "location"}),
+        ("Where is BRCA1? What is the symbol of LMP10? Tell me about TP53.", {}),
         ("Do BRCA1 and BRCA2 interact?", {}),
         ("Which gene is mutated more often, KRAS or NRAS?", {}),
         ("What is the role of TP53 and MDM2 in cancer?", {}),
