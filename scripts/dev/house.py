@@ -39,8 +39,8 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 110_670,
-    "methods, lines": 15_520,
+    "product, lines": 110_680,
+    "methods, lines": 15_530,
     "scripts, lines": 16_760,
     "tests, lines": 90_060,
     "Markdown, words": 52_800,

@@ -140,7 +140,14 @@ class QuestionReader:
     def read(self, question: str) -> ParsedQuestion:
         """Return the question in a form that the model was trained on, its own words where none fits."""
         asked = self.asking_part(_APART.sub("rs", question))
-        return self._completed(self._read(asked), asked)
+        parsed = self._completed(self._read(asked), asked)
+        passed = [one for one in _SENTENCE.split(one_line(question)) if one.endswith("?") and one not in asked]
+        return replace(parsed, num_questions=parsed.num_questions + sum(map(self._asks, passed[:_MOST_QUESTIONS])))
+
+    def _asks(self, sentence: str) -> bool:
+        """Return whether a sentence without a name asks what is looked up of one: "On which chromosome is it?"."""
+        read = self.relations.read(_of_human(sentence), _NO_VECTOR)
+        return read.is_sure and read.name != OTHER and not self._unread(sentence)
 
     def _completed(self, parsed: ParsedQuestion, asked: str) -> ParsedQuestion:
         parts = tuple(self._completed(one, asked) for one in parsed.parts)

@@ -180,6 +180,8 @@ def test_words_that_the_model_does_not_read_are_told() -> None:
     assert READER.read("What are genes related to EDICT syndrome?").unread == ()
     assert READER.read("On which chromosome is BRCA1?").unread == ()
     assert READER.read("Which gene is HER2? Is BRCA1 expressed in the liver?").num_questions == 2
+    assert READER.read("What is the official symbol of LMP10? On which chromosome is it?").num_questions == 2
+    assert READER.read("How are you? On which chromosome is BRCA1?").num_questions == 1
 
 
 def test_the_sentence_that_asks_is_taken_from_a_long_message() -> None:
