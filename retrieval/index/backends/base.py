@@ -135,8 +135,9 @@ def best(ids: Ids, scores: Floats, k: int) -> Candidates:
 def merge_hits(parts: Iterable[Candidates], queries: int, k: int) -> Neighbours:
     """Return the k best of several lists of hits; no id may be in two of them."""
     all_parts = list(parts) or [no_hits(queries, k)]
-    if len(all_parts) == 1 and all_parts[0][1].shape[1] == k and _is_ordered(all_parts[0][1]):
-        return Neighbours(*all_parts[0])
+    if len(all_parts) == 1 and all_parts[0][1].shape[1] >= k and _is_ordered(all_parts[0][1]):
+        ids, scores = all_parts[0]
+        return Neighbours(ids[:, :k], scores[:, :k])
     ids = np.concatenate([ids for ids, _ in all_parts], axis=1)
     scores = np.concatenate([scores for _, scores in all_parts], axis=1)
     return Neighbours(*best(ids, scores, k))

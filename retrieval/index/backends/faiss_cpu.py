@@ -204,7 +204,8 @@ class FaissCpuBackend:
         if is_flat:
             put_on_large_pages(index)
         share = data.probe_share if self._probe_share is None else self._probe_share
-        return _FaissSearcher(faiss, index, data.vectors.nbytes if is_flat else 0, share, self._threads, exact=is_flat)
+        memory, is_scan = data.vectors.nbytes if is_flat else 0, isinstance(index, faiss.IndexScalarQuantizer)
+        return _FaissSearcher(faiss, index, memory, share, self._threads, exact=is_flat, is_scan=is_scan)
 
     def describe(self) -> dict[str, Any]:
         return {"backend": self.name, "wheel": wheel()}
@@ -259,16 +260,17 @@ class _FaissSearcher:
     threads: int
     exact: bool = False
     owner: Any = None
+    is_scan: bool = False
 
     @property
     def flat(self) -> _FaissSearcher | None:
         """Return a searcher over the rows that a graph is built on or that candidates are refined with."""
-        if isinstance(self.index, self.faiss.IndexScalarQuantizer):
+        if self.is_scan:
             return self
         rows = getattr(self.index, "refine_index", None) or getattr(self.index, "storage", None)
         if rows is None:
             return None
-        return replace(self, index=self.faiss.downcast_index(rows), memory=0, owner=self.index)
+        return replace(self, index=self.faiss.downcast_index(rows), memory=0, owner=self.index, is_scan=True)
 
     def search(
         self, queries: Floats, k: int, allowed: Mask | None, selectivity: float
@@ -292,20 +294,19 @@ class _FaissSearcher:
 
     def _is_quick(self, queries: int) -> bool:
         """Return whether threads gain nothing: faiss divides a scan by queries alone, and starting one takes 0.1 ms."""
-        is_scan = isinstance(self.index, self.faiss.IndexScalarQuantizer)
-        return is_scan and (queries == 1 or queries * self.index.ntotal * self.index.d <= _QUICK_NUMBERS)
+        return self.is_scan and (queries == 1 or queries * self.index.ntotal * self.index.d <= _QUICK_NUMBERS)
 
     def _parameters(self, selector: Any, k: int, selectivity: float) -> Any:
         faiss, index = self.faiss, self.index
         chosen = {} if selector is None else {"sel": selector}
+        if self.is_scan:
+            return faiss.SearchParameters(**chosen) if chosen else None
         if hasattr(index, "base_index"):
             inner = self._ivf(faiss.downcast_index(index.base_index), chosen, selectivity)
             return faiss.IndexRefineSearchParameters(k_factor=_REFINE_FACTOR, base_index_params=inner)
         if hasattr(index, "nlist"):
             return self._ivf(index, chosen, selectivity)
-        if hasattr(index, "hnsw"):
-            return faiss.SearchParametersHNSW(efSearch=max(ef_search_for(selectivity), 2 * k), **chosen)
-        return faiss.SearchParameters(**chosen) if chosen else None
+        return faiss.SearchParametersHNSW(efSearch=max(ef_search_for(selectivity), 2 * k), **chosen)
 
     def _ivf(self, index: Any, chosen: dict[str, Any], selectivity: float) -> Any:
         probes = probes_for(index.nlist, self.probe_share, selectivity)

@@ -65,6 +65,7 @@ class Segment:
     columns: Columns
     vectors: HalfFloats
     mean: Floats
+    exact_mean: NDArray[np.float64]
     metric: Metric
     searcher: LazySearcher
     filtered: FilteredSearch | None
@@ -82,24 +83,25 @@ class Segment:
         return found
 
     def search(self, queries: Floats, k: int, alive: Mask | None, where: RowFilter | None) -> Candidates:
-        """Return ids [n, k] and exact scores of rows that are live and pass the filter."""
+        """Return ids [n, k or a few more] and exact scores of rows that are live and pass the filter."""
         allowed = self._allowed(alive, where)
         survivors = len(self) if allowed is None else int(np.count_nonzero(allowed))
         if not survivors:
             return no_hits(len(queries), 0)
-        shift = (queries.astype(np.float64) @ self.mean.astype(np.float64))[:, None]
+        shift = (queries.astype(np.float64) @ self.exact_mean)[:, None]
         if self.metric == "l2":
             queries, shift = queries - self.mean, np.zeros_like(shift)
         searcher = self.searcher.get()
+        if allowed is None and searcher.exact:  # every row is a hit, and ties are the caller's
+            rows, scores = searcher.search(queries, min(survivors, k + EXTRA_CANDIDATES), None, 1.0)
+            return self.columns.ids[rows], (scores + shift).astype(np.float32)
         way = "structure" if where is None else self._way(searcher, survivors, len(queries))
         if way == "gather":
             rows, scores = self._scan(queries, k, allowed)
         else:
             searcher = (searcher.flat or searcher) if way == "scan" else searcher
             rows, scores = self._find(searcher, queries, k, allowed)
-        ids = self.columns.ids[rows]
-        if rows.min() == NO_ID:
-            ids[rows == NO_ID] = NO_ID
+        ids = np.where(rows == NO_ID, NO_ID, self.columns.ids[rows])
         return ids, (scores + shift).astype(np.float32)
 
     def recall(self) -> float:
@@ -114,7 +116,7 @@ class Segment:
         shares = []
         for own, truth, hits in zip(self.columns.ids[rows], exact, found, strict=True):
             nearest = [number for number in truth.tolist() if number != own][: k - 1]
-            shares.append(len(set(nearest) & set(hits.tolist())) / max(1, len(nearest)))
+            shares.append(len(set(nearest) & set(hits[:k].tolist())) / max(1, len(nearest)))
         return float(np.mean(shares)) if shares else 1.0
 
     def _way(self, searcher: Searcher, survivors: int, queries: int) -> FilteredSearch:
@@ -141,10 +143,9 @@ class Segment:
             scores = rescore(self.metric, queries, self.vectors, rows)
         rows, scores = best(rows, scores, k)
         # A structure that probed too few of its parts returns fewer hits than exist; those without one are last.
-        if rows.min() == NO_ID:
-            short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
-            if len(short):
-                rows[short], scores[short] = self._scan(queries[short], k, allowed)
+        short = np.flatnonzero(np.count_nonzero(rows != NO_ID, axis=1) < min(k, survivors))
+        if len(short):
+            rows[short], scores[short] = self._scan(queries[short], k, allowed)
         return rows, scores
 
     def _scan(self, queries: Floats, k: int, allowed: Mask | None) -> Candidates:
@@ -207,6 +208,7 @@ def open_segment(
         columns=columns,
         vectors=vectors,
         mean=mean,
+        exact_mean=mean.astype(np.float64),
         metric=metric,
         searcher=LazySearcher(backend, data),
         filtered=filtered,

@@ -37,5 +37,5 @@ def test_hits_of_one_part_are_ordered_where_scores_are_equal() -> None:
     ids, scores = np.array([[5, 3, 9]]), np.array([[2.0, 2.0, 1.0]], np.float32)
     assert merge_hits([(ids, scores)], 1, 3).ids.tolist() == [[3, 5, 9]]
     scores[0, 0] = 3.0
-    assert merge_hits([(ids, scores)], 1, 3).ids is ids
+    assert merge_hits([(ids, scores)], 1, 3).ids.tolist() == [[5, 3, 9]]
     assert merge_hits([(ids, scores)], 1, 2).ids.tolist() == [[5, 3]]
