@@ -25,13 +25,14 @@ GENE_HEAD_DIR: Final = RELATION_HEAD_DIR.with_name("gene-relation-head")
 OTHER: Final = "other"
 # What a question denies: "which drugs do not treat it" everything, "this disease but not that one" its second name.
 NOTHING: Final = "nothing"
+_LIKELY: Final = 0.5
 ALL: Final = "all"
 SECOND: Final = "second"
 
 
 @dataclass(frozen=True, slots=True)
 class AskedRelation:
-    """Hold the most likely relation, and the words in which the training questions ask for it.
+    """Hold the relation that is more likely than not, and the words in which the training questions ask for it.
 
     ``is_sure``: it is likely enough to be taken as asked for. ``denial`` is what the question denies.
     """
@@ -62,7 +63,7 @@ class RelationHead:
         grams = self.gram_weight * hashed_grams(question, self.idf)
         features = np.concatenate([vector, grams, [1.0]])
         shares = softmax(features @ self.weights)
-        name = [*self.words][int(shares.argmax())]
+        name = [*self.words][int(shares.argmax())] if shares.max() >= _LIKELY else OTHER
         denial = self.denials[int((features @ self.denial_weights).argmax())]
         return AskedRelation(name, bool(shares.max() >= self.sure), self.words[name], denial)
 

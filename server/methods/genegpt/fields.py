@@ -7,6 +7,7 @@ as it stands there.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,7 +46,7 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
         return _copied_whole(answer, read)
     if parsed.relation == "symbol":
         return _symbol_of(answer.strip(), read)
-    if parsed.relation not in ("name", "aliases", "coding", "function") or not answer.strip():
+    if parsed.relation not in ("name", "aliases", "coding", "function", "organism") or not answer.strip():
         return answer
     named = re.compile(rf"(?<!\w){re.escape(parsed.subject)}(?!\w)", re.IGNORECASE)
     # The first of a reply that counts genes of this name may have it among the names that no reply shows.
@@ -54,6 +55,11 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
         [headed[1]] if headed else [line["record"] for line in _LINE.finditer(read) if named.search(line["record"])]
     )
     record = records[0] if records else ""
+    if parsed.relation == "organism":
+        return (
+            ", ".join(dict.fromkeys(found["organism"] for one in records if (found := GENE_TYPE.search(one))))
+            or NO_FIELD
+        )
     if parsed.relation == "coding":
         typed = GENE_TYPE.search(record)
         if typed is None:
@@ -72,11 +78,29 @@ def field_of(parsed: ParsedQuestion, answer: str, read: str) -> str:
     return NO_FIELD if GENE_TYPE.search(said) or said.strip().removesuffix(NO_SUMMARY) == _CODING else said
 
 
-def said_of_place(parsed: ParsedQuestion, answer: str) -> str:
-    """Return a place with yes or no before it where the question asks whether the subject is on a chromosome."""
-    if not parsed.chromosome or not _CHROMOSOME.search(answer):
-        return answer
-    return f"{'Yes' if is_on(parsed.chromosome, answer) else 'No'}: {answer}"
+def said_of_claim(parsed: ParsedQuestion, answer: str, read: str) -> str:
+    """Return an answer with yes or no before it where the question asks whether it is one that the question names.
+
+    A variant's record has all its genes; that other genes are known of a disease does not say that this one is not.
+    """
+    if parsed.claimed:
+        genes = answer if parsed.is_of_disease else read
+        holds = re.search(rf"(?<![\w-]){re.escape(parsed.claimed)}(?![\w-])", genes, re.IGNORECASE) is not None
+        is_told = holds or not parsed.is_of_disease
+    else:
+        holds, is_told = is_on(parsed.chromosome, answer), bool(parsed.chromosome and _CHROMOSOME.search(answer))
+    return f"{'Yes' if holds else 'No'}: {answer}" if is_told else answer
+
+
+def chosen_of(choices: Sequence[str], answer: str) -> str:
+    """Return the one choice that an answer has, with its letter, "" where it has none or more."""
+    items = answer.casefold().split(", ")
+    chosen = [
+        f"{chr(ord('A') + place)}. {choice}"
+        for place, choice in enumerate(choices)
+        if choice.casefold() in items or is_on(choice, answer)
+    ]
+    return chosen[0] if len(chosen) == 1 else ""
 
 
 def is_on(chromosome: str, answer: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from models.decoding.types import LoopDone, LoopFinish
 from server.methods.base import Event, TextDelta
-from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, field_of, place_of_clone, said_of_place
+from server.methods.genegpt.fields import GENE_TYPE, HUMAN_GENE, chosen_of, field_of, place_of_clone, said_of_claim
 from server.methods.genegpt.lookups import Lookup, Transcript, Verdict, looked_up
 from server.methods.genegpt.questions import ParsedQuestion
 from server.methods.genegpt.report import Ended, Ledger
@@ -29,6 +29,7 @@ _WORD: Final = re.compile(r"[^\W_][\w'./*+-]*")
 _OUT_OF_SCOPE: Final = (
     "This method looks up genes, variants, diseases and sequences at NCBI; the question asks for nothing of them."
 )
+_NO_CHOICE: Final = "None of the choices, or more than one, is what the records state."
 _OF_CLONE: Final = (
     "No record is named “{}”, which is a name after the clone {}. The human genes that NCBI finds by it ({}) are on "
     "{}, and so is the clone."
@@ -68,8 +69,12 @@ class ReadingLedger(Ledger):
             # A field of a record is whole, wherever the model stopped copying it.
             step = replace(step, finish_reason="stop", stop_reason=None)
         answer, verdict = self._placed(answer, self._verdict(answer, step.finish_reason, step.stop_reason))
-        answer = said_of_place(self._parsed, answer) if verdict.outcome == "answered" else answer
-        return answer, verdict, step
+        if verdict.outcome != "answered":
+            return answer, verdict, step
+        if not self._parsed.choices:
+            return said_of_claim(self._parsed, answer, self._read), verdict, step
+        chosen = chosen_of(self._parsed.choices, answer)
+        return chosen or answer, verdict if chosen else Verdict("partial", _NO_CHOICE), step
 
     def ending(self, step: LoopDone, answer: str, options: Mapping[str, Any]) -> list[Event]:
         written = answer

@@ -19,12 +19,22 @@ from models.encoders.name_tagger import DISEASE, NameTagger, load_name_tagger
 from models.encoders.relation_head import GENE_HEAD_DIR, OTHER, AskedRelation, RelationHead, load_relation_head
 from retrieval.ncbi.calls.parameter_classes import organism_in
 from server.methods.genegpt.prompt import COT_TRIGGER, one_line
-from server.methods.shared.choices import asks_yes_or_no
+from server.methods.shared.choices import asks_yes_or_no, listed_choices
 from server.methods.shared.conversation.follow_ups import ABOUT, about
 from server.methods.shared.identifiers import EVERYDAY, identifiers_in
 
 Relation = Literal[
-    "", "symbol", "name", "aliases", "coding", "function", "location", "snp_gene", "snp_location", "genes_of"
+    "",
+    "symbol",
+    "name",
+    "aliases",
+    "coding",
+    "function",
+    "location",
+    "organism",
+    "snp_gene",
+    "snp_location",
+    "genes_of",
 ]
 # Where a question may be a list of questions; that it is one, the head of relations says.
 _CLAUSE: Final = re.compile(r"(?:,\s+|\s+)(?:and|und|y|et)\s+|,\s+", re.IGNORECASE)
@@ -50,21 +60,25 @@ _ORGANISMS: Final[Mapping[str, str]] = {
 }
 _FORMS: Final[Mapping[Relation, str]] = {
     "symbol": "What is the official gene symbol of {}?",
-    # The record that holds the name and the aliases is found by the symbol.
+    # The record that holds the name, the aliases and the organism is found by the symbol.
     "name": "What is the official gene symbol of {}?",
     "aliases": "What is the official gene symbol of {}?",
     "coding": "Is {} a protein-coding gene?",
     "function": "What does the gene {} do?",
     "location": "Which chromosome is {} gene located on human genome?",
+    "organism": "What is the official gene symbol of {}?",
     "snp_gene": "Which gene is SNP {} associated with?",
     "snp_location": "Which chromosome does SNP {} locate on human genome?",
     "genes_of": "What are genes related to {}?",
 }
+# What is asked where a question names the answer itself: whether this gene is that of the variant or of the disease.
+_CLAIMS: Final[Mapping[str, Relation]] = {"claimed_snp_gene": "snp_gene", "claimed_gene_of": "genes_of"}
 # The questions of the head of relations were written with these names; they say how something is asked, not of what.
 _GENE_STAND_IN: Final = "TP53"
+_CLAIM_STAND_IN: Final = "BRCA2"
 _ENSEMBL_STAND_IN: Final = "ENSG00000141510"
 _SNP_STAND_IN: Final = "rs4680"
-_STAND_INS: Final = frozenset((_GENE_STAND_IN.casefold(), "tp", "rs", "ensg"))
+_STAND_INS: Final = frozenset((_GENE_STAND_IN.casefold(), "tp", "brca", "rs", "ensg"))
 # From this probability on, the name of a disease is none of a gene, and the reverse.
 _SURE_KIND: Final = 0.95
 _NO_VECTOR: Final = np.zeros(0, np.float32)
@@ -83,6 +97,8 @@ class ParsedQuestion:
     sequence or an identifier, or asks what is looked up of a gene or a disease. ``organism``: the one that is asked
     about, by its common name, "" where the question has none. ``is_of_disease``: it asks for the genes of a disease.
     ``chromosome``: it asks whether the subject is on this one, by its number or letter; of ``parts``, which of them is.
+    ``claimed``: it asks whether this gene is the one of the variant or the disease that it names. ``choices``: one of
+    these is to be chosen.
     ``parts``: the questions that it is a list of, each of one relation and one subject.
     """
 
@@ -96,6 +112,8 @@ class ParsedQuestion:
     organism: str = ""
     is_of_disease: bool = False
     chromosome: str = ""
+    claimed: str = ""
+    choices: tuple[str, ...] = ()
     parts: tuple[ParsedQuestion, ...] = ()
 
     @property
@@ -139,15 +157,25 @@ class QuestionReader:
 
     def read(self, question: str) -> ParsedQuestion:
         """Return the question in a form that the model was trained on, its own words where none fits."""
-        asked = self.asking_part(_APART.sub("rs", question))
-        parsed = self._completed(self._read(asked), asked)
-        passed = [one for one in _SENTENCE.split(one_line(question)) if one.endswith("?") and one not in asked]
+        choices, stem = listed_choices(question)
+        asked = self._read_all(stem) if choices else ParsedQuestion(question)
+        has_plan = bool(asked.relation or asked.is_of_disease)
+        return replace(asked, choices=choices) if has_plan else self._read_all(question)
+
+    def _read_all(self, question: str) -> ParsedQuestion:
+        text = _APART.sub("rs", question)
+        asked = one_line(text)
+        if not (parsed := self._read(asked)).parts:
+            asked = self.asking_part(text)
+            parsed = self._read(asked)
+        parsed = self._completed(parsed, asked)
+        passed = [one for one in _SENTENCE.split(one_line(text)) if one.endswith("?") and one not in asked]
         return replace(parsed, num_questions=parsed.num_questions + sum(map(self._asks, passed[:_MOST_QUESTIONS])))
 
     def _asks(self, sentence: str) -> bool:
         """Return whether a sentence without a name asks what is looked up of one: "On which chromosome is it?"."""
-        read = self.relations.read(_of_human(sentence), _NO_VECTOR)
-        return read.is_sure and read.name != OTHER and not self._unread(sentence)
+        read = self._asked(about(sentence, [_GENE_STAND_IN]), _GENE_STAND_IN)
+        return read.is_sure and read.name in _FORMS and not self._unread(sentence)
 
     def _completed(self, parsed: ParsedQuestion, asked: str) -> ParsedQuestion:
         parts = tuple(self._completed(one, asked) for one in parsed.parts)
@@ -164,20 +192,18 @@ class QuestionReader:
         named = self._names(text)
         if not named:
             return self._read_in_words(text)
+        if claim := self._claim(text, named):
+            return claim
         if parts := self._parts(text, named):
             return ParsedQuestion(text, parts=parts)
         bare = _without(named, text)
         unread = self._unread(bare)
         if len(named) > 1 or len(_organisms(bare)) > 1:
-            asked = [one for one in _SENTENCE.split(text) if one.endswith("?")]
-            num_questions = sum(self._is_in_scope(one) for one in asked[:_MOST_QUESTIONS])
             is_read = self._relation(text, named[0]) == "genes_of"
-            return ParsedQuestion(text, unread=() if is_read else unread, num_questions=max(1, num_questions))
+            return ParsedQuestion(text, unread=() if is_read else unread or tuple(sorted(_words(bare))))
         subject = named[0]
         relation = self._relation(text, subject)
         found = None if relation else self.tagger.find(text)
-        if found and found.kind == DISEASE and found.probability >= _SURE_KIND and subject not in found.text:
-            relation = self._beside_a_disease(f"{text[: found.start]} {text[found.end :]}", subject)
         if relation == "genes_of" or (found and subject in found.text and found.text != subject):
             # The abbreviation of a disease, or a part of a name in words.
             return self._read_in_words(text)
@@ -189,12 +215,26 @@ class QuestionReader:
             return _formed(relation, subject, _organisms(bare))
         return ParsedQuestion(text, unread=unread or tuple(sorted(_words(bare))))
 
+    def _claim(self, text: str, named: list[str]) -> ParsedQuestion | None:
+        """Return the question whether a gene is that of a variant or of a disease, None where a text is no such one."""
+        genes = [one for one in named if not _RS.fullmatch(one)]
+        found = None if len(named) > 1 else self.tagger.find(text)
+        is_disease = found is not None and found.kind == DISEASE and found.probability >= _SURE_KIND
+        variants = [found.text] if found and is_disease else [one for one in named if one not in genes]
+        if len(genes) != 1 or len(variants) != 1 or genes[0] in variants[0]:
+            return None
+        read = self._asked(text.replace(genes[0], _CLAIM_STAND_IN), variants[0])
+        if read.name not in _CLAIMS or not read.is_sure:
+            return None
+        return replace(_formed(_CLAIMS[read.name], variants[0], set()), claimed=genes[0])
+
     def _parts(self, text: str, named: list[str]) -> tuple[ParsedQuestion, ...]:
         """Return the questions that a text is a list of: of one name in each clause, or the same of each name.
 
         () where it is none, or where not every one is read.
         """
-        clauses, sentences = _CLAUSE.split(text), [one for one in _SENTENCE.split(text) if one.endswith("?")]
+        sentences = [one for one in _SENTENCE.split(text) if one.endswith("?")]
+        clauses = sentences if len(sentences) > 1 else _CLAUSE.split(text)
         if max(len(named), len(clauses)) > _MOST_QUESTIONS:
             return ()
         if len(named) == 1 and len(clauses) > 1:
@@ -218,7 +258,7 @@ class QuestionReader:
     def asking_part(self, question: str) -> str:
         """Return the one sentence of a message that asks for something in scope; the whole where there is not just one.
 
-        Where it names no gene, those of the sentence before it stand behind it.
+        Where it names no gene, those of the sentence before it stand behind it, or that sentence before it.
         """
         text = one_line(question)
         if COT_TRIGGER in text or _SEQUENCE.search(text):
@@ -234,20 +274,26 @@ class QuestionReader:
         asking = sentences[places[0]]
         if _symbols(asking):
             return asking
-        named = [_symbols(one) for one in sentences[: places[0]]]
-        return about(asking, next(filter(None, reversed(named)), []))
+        named = next(filter(None, (_symbols(one) for one in reversed(sentences[: places[0]]))), [])
+        asked = about(asking, named)
+        # "TP53 is a pseudogene. True or false?" asks what its sentences say together.
+        return (
+            asked
+            if not named or self._relation(asked, named[0])
+            else " ".join(sentences[places[0] - 1 : places[0] + 1])
+        )
 
     def _read_in_words(self, text: str) -> ParsedQuestion:
         """Read a question of a gene or a disease that is named in words."""
         found = self.tagger.find(text)
         if found is None:
             # "That SNP" is no name, and the question is one for this method all the same.
-            asks = self.relations.read(_of_human(text), _NO_VECTOR).name != OTHER
+            asks = self.relations.read(_of_human(text), _NO_VECTOR).name in _FORMS
             return ParsedQuestion(text, is_in_scope=asks or has_identifier(text))
         name, bare = found.text, f"{text[: found.start]} {text[found.end :]}"
         asked = self._asked(text, name)
         # A name alone asks for nothing.
-        is_read = asked.is_sure and asked.name != OTHER and bare.strip(" ?.!") and not self._unread(bare)
+        is_read = asked.is_sure and asked.name in _FORMS and bare.strip(" ?.!") and not self._unread(bare)
         relation = cast(Relation, asked.name) if is_read else ""
         organisms = _organisms(bare)
         is_of_kind = (relation == "genes_of") == (found.kind == DISEASE) or found.probability < _SURE_KIND
@@ -264,22 +310,16 @@ class QuestionReader:
         """Return the one word that looks like a name and of which something is asked that only genes have."""
         named = {one for one in _LIKE_A_NAME.findall(text) if one.upper() not in EVERYDAY}
         return [
-            one for one in named if len(named) == 1 and self._relation(text, one) in ("symbol", "aliases", "coding")
+            one
+            for one in named
+            if len(named) == 1 and self._relation(text, one) in ("symbol", "aliases", "coding", "organism")
         ]
 
     def _relation(self, text: str, subject: str) -> Relation:
         """Return what a question asks of its subject, "" for anything else and for what is not sure."""
         read = self._asked(text, subject)
-        is_read = read.name != OTHER and (read.is_sure or not self._unread(text.replace(subject, " ")))
+        is_read = read.name in _FORMS and (read.is_sure or not self._unread(text.replace(subject, " ")))
         return cast(Relation, read.name) if is_read else ""
-
-    def _beside_a_disease(self, text: str, subject: str) -> Relation:
-        """Return what is asked of a gene whose disease is taken out of the text: "the Rett syndrome gene MECP2".
-
-        What a gene does in a disease is not what it does.
-        """
-        relation = self._relation(text, subject)
-        return relation if relation in ("symbol", "name", "aliases", "coding", "location") else ""
 
     def _asked(self, text: str, subject: str) -> AskedRelation:
         is_number = _ENSEMBL.fullmatch(subject)

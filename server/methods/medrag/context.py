@@ -54,7 +54,8 @@ def render(
         reference = Reference(one.number, title, url, start, start + len(marker), one.found.passage.text)
         references.append(reference)
         quote = (support or {}).get(one.number, "")
-        text += f"{marker} [{title}]({url}){f': {quotation(quote)}' if quote else ''}\n"
+        linked = f"[{title}]({url})" if url else title
+        text += f"{marker} {linked}{f': {quotation(quote)}' if quote else ''}\n"
     return text.rstrip("\n"), tuple(references)
 
 

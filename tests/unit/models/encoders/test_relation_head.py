@@ -83,7 +83,7 @@ def test_it_reads_what_is_denied(vector_of: Callable[[str], Floats], question: s
 def test_the_head_of_genes_reads_ngrams_alone() -> None:
     head = load_relation_head(GENE_HEAD_DIR)
     assert head.weights.shape == (len(head.idf) + 1, len(head.words))
-    assert (GENE_HEAD_DIR / WEIGHTS).stat().st_size < 100_000
+    assert (GENE_HEAD_DIR / WEIGHTS).stat().st_size < 150_000
     assert head.read("What did people call TP53 before?", np.zeros(0, np.float32)).name == "aliases"
 
 

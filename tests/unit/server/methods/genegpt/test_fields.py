@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from server.methods.genegpt.fields import NO_FIELD, field_of, said_of_place
+from server.methods.genegpt.fields import NO_FIELD, chosen_of, field_of, said_of_claim
 from server.methods.genegpt.questions import ParsedQuestion
 
 READ = """[2 gene records
@@ -37,6 +37,8 @@ READ = """[2 gene records
         ("name", "beta globin", "HBB", "hemoglobin subunit beta"),
         ("name", "HER2", "ERBB2", NO_FIELD),
         ("name", "TP53", "TP53", NO_FIELD),
+        ("organism", "TP53", "TP53", "human"),
+        ("organism", "XYZ1", "XYZ1", NO_FIELD),
     ],
 )
 def test_an_answer_is_the_whole_field_of_the_record(relation: str, subject: str, written: str, answer: str) -> None:
@@ -47,10 +49,27 @@ def test_an_answer_is_the_whole_field_of_the_record(relation: str, subject: str,
 
 def test_a_place_says_whether_it_is_the_one_that_is_asked_for() -> None:
     asked = ParsedQuestion("?", "location", "ACE2", chromosome="X")
-    assert said_of_place(asked, "chrX") == "Yes: chrX"
-    assert said_of_place(asked, "chr17 17q21.31") == "No: chr17 17q21.31"
-    assert said_of_place(asked, "unknown") == "unknown"
-    assert said_of_place(ParsedQuestion("?", "location", "ACE2"), "chrX") == "chrX"
+    assert said_of_claim(asked, "chrX", "") == "Yes: chrX"
+    assert said_of_claim(asked, "chr17 17q21.31", "") == "No: chr17 17q21.31"
+    assert said_of_claim(asked, "unknown", "") == "unknown"
+    assert said_of_claim(ParsedQuestion("?", "location", "ACE2"), "chrX", "") == "chrX"
+
+
+def test_a_gene_says_whether_it_is_the_one_that_is_asked_for() -> None:
+    """A variant's record has all its genes; a disease may have others than the ones that were found."""
+    variant = ParsedQuestion("?", "snp_gene", "rs1", claimed="HBA2")
+    assert said_of_claim(variant, "HBA1", "[1. HBA1, HBA2, chr16]") == "Yes: HBA1"
+    assert said_of_claim(variant, "HBA1", "[1. HBA1, HBA2-AS, chr16]") == "No: HBA1"
+    disease = ParsedQuestion("?", is_of_disease=True, claimed="brca2")
+    assert said_of_claim(disease, "BRCA1, BRCA2", "") == "Yes: BRCA1, BRCA2"
+    assert said_of_claim(disease, "BRCA1, PALB2", "other: BRCA2") == "BRCA1, PALB2"
+
+
+def test_the_choice_that_an_answer_has_is_taken_with_its_letter() -> None:
+    assert chosen_of(("CFTR", "BRCA1"), "BRCA1, PALB2") == "B. BRCA1"
+    assert chosen_of(("13", "17"), "chr17 17p13.1") == "B. 17"
+    assert chosen_of(("CFTR", "BRCA1"), "CFTR, BRCA1") == ""
+    assert chosen_of(("CFTR", "BRCA1"), "HTT") == ""
 
 
 SEPTIN = "SEPT11 belongs to the conserved septin family (Hanai et al., 2004; Nagata et al., 2004)."
