@@ -165,9 +165,10 @@ class QuestionReader:
     def _read_all(self, question: str) -> ParsedQuestion:
         text = _APART.sub("rs", question)
         asked = one_line(text)
-        if not (parsed := self._read(asked)).parts:
-            asked = self.asking_part(text)
-            parsed = self._read(asked)
+        parsed = self._read(asked)
+        # A list of questions is read as a whole.
+        if not parsed.parts and (part := self.asking_part(text)) != asked:
+            asked, parsed = part, self._read(part)
         parsed = self._completed(parsed, asked)
         passed = [one for one in _SENTENCE.split(one_line(text)) if one.endswith("?") and one not in asked]
         return replace(parsed, num_questions=parsed.num_questions + sum(map(self._asks, passed[:_MOST_QUESTIONS])))
@@ -197,10 +198,11 @@ class QuestionReader:
         if parts := self._parts(text, named):
             return ParsedQuestion(text, parts=parts)
         bare = _without(named, text)
-        unread = self._unread(bare)
+        # Where nothing is read, that words are known says nothing.
+        unread = self._unread(bare) or tuple(sorted(_words(bare)))
         if len(named) > 1 or len(_organisms(bare)) > 1:
             is_read = self._relation(text, named[0]) == "genes_of"
-            return ParsedQuestion(text, unread=() if is_read else unread or tuple(sorted(_words(bare))))
+            return ParsedQuestion(text, unread=() if is_read else unread)
         subject = named[0]
         relation = self._relation(text, subject)
         found = None if relation else self.tagger.find(text)
@@ -213,7 +215,7 @@ class QuestionReader:
             return ParsedQuestion(f"Convert {subject.upper()} to official gene symbol.", relation, subject.upper())
         if relation:
             return _formed(relation, subject, _organisms(bare))
-        return ParsedQuestion(text, unread=unread or tuple(sorted(_words(bare))))
+        return ParsedQuestion(text, unread=unread)
 
     def _claim(self, text: str, named: list[str]) -> ParsedQuestion | None:
         """Return the question whether a gene is that of a variant or of a disease, None where a text is no such one."""
