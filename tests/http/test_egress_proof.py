@@ -45,7 +45,7 @@ def test_a_server_that_keeps_everything_is_proven(environment: dict[str, str], t
 def test_what_leaves_is_named(environment: dict[str, str], tmp_path: Path) -> None:
     """An address of nobody (TEST-NET-1), asked by GeneGPT."""
     away = {"ARROWHEAD_NCBI__EUTILS_URL": "http://192.0.2.1:9", "ARROWHEAD_NCBI__BLAST_URL": "http://192.0.2.1:9"}
-    more = {"ARROWHEAD_NCBI__EMAIL": "someone@example.org", "ARROWHEAD_NCBI__TOTAL_TIMEOUT_S": "5"}
+    more = {"ARROWHEAD_NCBI__EMAIL": "someone@example.org", "ARROWHEAD_NCBI__TOTAL_TIMEOUT_S": "1"}
     made = _run(environment | away | more, tmp_path, "prove", "--egress", "ncbi")
 
     assert made.returncode == 1, made.stdout + made.stderr

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from http_calls import Site
 
 from scripts.benchmarks.serving.streams import Target
@@ -59,6 +60,7 @@ async def test_a_dead_engine_is_brought_back(serve_with: Serve, tmp_path: Path) 
     assert (alive, ready["restarts"], again.text) == ((200, {"status": "ok"}), 1, "a few words")
 
 
+@pytest.mark.long
 async def test_an_engine_that_dies_a_fourth_time_ends_the_process(serve_with: Serve, tmp_path: Path) -> None:
     """Status 1: whoever started the process is told to start it anew."""
     with serve_with(_settings(tmp_path)) as server:

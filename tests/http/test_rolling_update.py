@@ -170,6 +170,7 @@ async def test_a_client_that_leaves_ends_its_answer_behind_the_proxy(site: Site)
     assert is_whole(await stays)
 
 
+@pytest.mark.long
 async def test_an_update_of_both_servers_loses_no_stream_and_refuses_nothing(site: Site) -> None:
     """Streams of the ending server are finished there; each new request is answered by the other at once."""
     meanwhile = await end_server(site, 0)

@@ -67,6 +67,7 @@ def _dry(folder: Path, *arguments: str) -> list[dict[str, object]]:
 
 @pytest.mark.server
 @pytest.mark.weights
+@pytest.mark.long
 def test_a_dry_run_without_vllm(tmp_path: Path) -> None:
     """Index and encoder, each with figures."""
     parts = _dry(tmp_path, "--without-vllm")

@@ -119,6 +119,7 @@ async def test_the_scheduler_says_who_waits_and_how_much_memory_is_taken(vllm_en
     assert [family.name for family in REGISTRY.collect() if family.name.startswith("vllm")] == []
 
 
+@pytest.mark.long
 async def test_calls_under_the_grammar_match_the_call_table_and_end_in_the_arrow_token(
     vllm_engine: VllmEngine,
 ) -> None:

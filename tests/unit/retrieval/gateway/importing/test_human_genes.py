@@ -182,6 +182,7 @@ def test_genes_of_another_organism_do_not_replace_it(tmp_path: Path, table: Path
 
 
 @pytest.mark.server
+@pytest.mark.long
 def test_killed_at_any_moment_the_store_has_all_genes_or_none(tmp_path: Path) -> None:
     draw, command = random.Random(7), [sys.executable, "-c", f"{ADD}add(Path(sys.argv[1]))", str(tmp_path)]
     open_store(tmp_path).close()
