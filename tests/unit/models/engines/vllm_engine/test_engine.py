@@ -120,9 +120,7 @@ async def test_the_scheduler_says_who_waits_and_how_much_memory_is_taken(vllm_en
 
 
 @pytest.mark.long
-async def test_calls_under_the_grammar_match_the_call_table_and_end_in_the_arrow_token(
-    vllm_engine: VllmEngine,
-) -> None:
+async def test_calls_under_the_grammar_are_allowed_and_end_in_the_arrow(vllm_engine: VllmEngine) -> None:
     """Forty calls sampled at temperature 1 are all allowed ones; each ends in exactly the arrow's one token."""
     pattern = call_regex()
     grammar = forced_call_grammar(pattern, vllm_engine.tokenizer)
