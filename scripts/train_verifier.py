@@ -1,10 +1,11 @@
 """Train the verifier that ships: does the evidence answer the question, and does it say yes or no to it?
 
     OMP_NUM_THREADS=1 nice python -m scripts.train_verifier --data FOLDER [--work FOLDER] [--out FOLDER]
+    … --start FOLDER --first 8 --cycles 2        goes on from a verifier, with the passes from that number on
 
 ``--data`` holds ``verify/``, ``trust/`` and ``qa/bioasq/``. A killed run goes on from its last checkpoint in
-``--work``. The mean of the weights after each cycle is then calibrated on the development halves and written to
-``--out``, as int8 with its card.
+``--work``. The mean of the weights after each cycle, and of those that it started from, is then calibrated on the
+development halves and written to ``--out``, as int8 with its card.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 import torch
 
 from models.encoders.texts import TruncatingTokenizer, load_tokenizer
-from models.verifiers.cross_encoder import MAX_TOKENS, VERIFIER_DIR, base_folder, base_network
+from models.verifiers.cross_encoder import MAX_TOKENS, VERIFIER_DIR, base_folder, base_network, read_network
 from scripts.verifier.export import write_verifier
 from scripts.verifier.mixture import Mixture
 from scripts.verifier.samples import Sample
@@ -53,16 +54,19 @@ def main() -> None:
     args = _arguments()
     plan = Plan(**{one.name: getattr(args, one.name) for one in fields(Plan)})
     torch.manual_seed(plan.seed)
-    network = base_network(base_folder())
+    network = read_network(args.start, base_folder()) if args.start else base_network(base_folder())
     cutter = TruncatingTokenizer(load_tokenizer(base_folder().path), MAX_TOKENS)
     run = Run(network, cutter, plan, args.work)
+    start = [args.work / "start.safetensors"] if args.start else []
+    for file in start:
+        run.write(file)
     run.resume()
     if run.cycle < plan.cycles:
         passes = Passes(args.data, args.work, plan)
-        run.train(passes.samples, args.save_every)
+        run.train(lambda number: passes.samples(args.first + number), args.save_every)
     cycles = [args.work / f"cycle-{number}.safetensors" for number in range(1, plan.cycles + 1)]
     # The last one decides verdicts best, the earlier ones refuse better.
-    write_verifier([*cycles, *cycles[-1:] * _LAST], args.data, plan, args.out)
+    write_verifier([*start, *cycles, *cycles[-1:] * (0 if start else _LAST)], args.data, plan, args.out)
 
 
 def _arguments() -> argparse.Namespace:
@@ -70,6 +74,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--work", type=Path, default=Path("runs/verifier"))
     parser.add_argument("--out", type=Path, default=VERIFIER_DIR)
+    parser.add_argument("--start", type=Path, help="the folder of a verifier to go on from")
+    parser.add_argument("--first", type=int, default=0, help="number of the first pass")
     parser.add_argument("--save-every", type=float, default=240.0, help="seconds between checkpoints")
     plan = Plan()
     for one in fields(Plan):

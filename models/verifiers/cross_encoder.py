@@ -178,7 +178,7 @@ def quantised(weights: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _served_network(folder: Path, base: ModelFolder, placement: Placement) -> VerifierNetwork:
-    network = _read_network(folder, base).to(placement.device)
+    network = read_network(folder, base).to(placement.device)
     # The heads are small, and their sums are what the probabilities are made of.
     network.bert.to(placement.dtype)
     network.eval().requires_grad_(False)
@@ -186,7 +186,12 @@ def _served_network(folder: Path, base: ModelFolder, placement: Placement) -> Ve
     return network
 
 
-def _read_network(folder: Path, base: ModelFolder) -> VerifierNetwork:
+def read_network(folder: Path, base: ModelFolder) -> VerifierNetwork:
+    """Return the network of a verifier's folder, float32.
+
+    Raises:
+        ModelNotFound: files are missing, damaged, or do not fit one another.
+    """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -23,7 +23,7 @@ _BARS: Final = np.round(np.arange(0.02, 0.99, 0.01), 2)
 _LABEL_BARS: Final = np.concatenate([[0.001, 0.002, 0.005, 0.01], _BARS])
 # The error rates for which the points are chosen.
 QUOTED_WRONGLY: Final = 0.3
-ANSWERED_WRONGLY: Final = 0.1
+ANSWERED_WRONGLY: Final = 0.05
 WRONG_VERDICTS: Final = 0.08
 # Paraphrases are harder than the claims of the sets, so none of these may fail.
 FALSELY_LABELLED: Final = 0.0

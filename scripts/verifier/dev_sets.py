@@ -18,6 +18,7 @@ from scripts.training.tasks.bioasq import read_questions, read_written
 from scripts.verifier.answer_samples import entry_lines
 from scripts.verifier.mixture import BIOASQ, VERIFY
 from scripts.verifier.neighbours import Neighbours
+from scripts.verifier.note_samples import read_note_questions
 from scripts.verifier.samples import NEITHER, UNTOLD, one_line, verdict_of
 from scripts.verifier.sources import Entry, read_articles, read_entries, read_spans, read_trials
 from scripts.verifier.study_samples import DIRECTIONS, cut, trial_claim
@@ -134,6 +135,21 @@ def snippet_groups(data: Path) -> list[Group]:
             verdict = verdict_of(one.yes_no)
             pairs = tuple(Pair(one.text, cut(line)) for line in lines)
             groups.append(Group(pairs, (1,) * len(lines), (verdict,) * len(lines)))
+    return groups
+
+
+def note_groups(data: Path) -> list[Group]:
+    """Return each question to the notes that are held out with the sentences of note and twin; ``data`` has none.
+
+    Those that do not answer stand there also joined with the one before, as the gate judges them too.
+    """
+    groups = []
+    for one in read_note_questions(held_out=True):
+        beside = [*one.others, *one.of_twin]
+        lines = [*one.answers, *beside, *(one.joined[line] for line in beside if line in one.joined)]
+        right = [1] * len(one.answers) + [0] * (len(lines) - len(one.answers))
+        verdicts = [(one.verdict if known else NEITHER) if one.verdict != UNTOLD else UNTOLD for known in right]
+        groups.append(Group(tuple(Pair(one.text, cut(line)) for line in lines), tuple(right), tuple(verdicts)))
     return groups
 
 

@@ -42,6 +42,7 @@ _SETS: Final[Mapping[str, Callable[[Path], list[Group]]]] = {
     "choices": dev_sets.choice_groups,
     "snippets": dev_sets.snippet_groups,
     "written": dev_sets.written_groups,
+    "notes": dev_sets.note_groups,
 }
 _UNSET: Final = {name: {"bar": 0.5} for name in OperatingPoints.__annotations__}
 # Sources of texts that Auto searches at once: passages and articles.
@@ -63,6 +64,7 @@ _DATA: Final = (
     ("COVID-QA", "Apache-2.0"),
     ("MedQuAD", "CC BY 4.0"),
     ("statements and questions about random names, in English, German, French and Spanish", "Apache-2.0"),
+    ("twin notes and questions about them in four languages, written for this project", "Apache-2.0"),
     ("sentences of these texts edited by rule: name, number, unit, negation, comparison", "as their source"),
 )
 
@@ -112,8 +114,10 @@ def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> dict[str, Any]:
     """Return temperatures, points and figures for the card."""
     sets = {name: read(data) for name, read in _SETS.items()}
     asked = read_asked(data / "trust", create_encoder(options=EncoderOptions()))
-    groups = [group for each in sets.values() for group in each]
-    pairs = list(dict.fromkeys([*(p for g in groups for p in g.pairs), *(p for one in asked for p in one.pairs)]))
+    # The notes' questions have each many sentences that do not answer: they choose bars, and fit no probabilities.
+    groups = [group for name, each in sets.items() for group in each if name != "notes"]
+    together = [one.pairs for one in (*groups, *sets["notes"])] + [one.pairs for one in asked]
+    pairs = list(dict.fromkeys(pair for each in together for pair in each))
     known = dict(zip(pairs, verifier.logits(pairs), strict=True))
     fitted = calibration.fitted(np.array([known[pair] for group in groups for pair in group.pairs]), groups)
     judge = Cached(known, fitted)
@@ -122,8 +126,8 @@ def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> dict[str, Any]:
     searched, claimed = [*found["spans"], *found["choices"]], [*found["trials"], *found["written"]]
     points = {
         name: (
-            calibration.relevance_bar(asked, found["choices"], judge, share),
-            f"at most {share:.0%} of {_NOTHING}",
+            calibration.relevance_bar(asked, [*found["choices"], *found["notes"]], judge, share),
+            f"at most {share:.1%} of {_NOTHING}",
         )
         for name, share in _WRONG.items()
     } | {
@@ -148,6 +152,7 @@ def _figures(found: Mapping[str, Sequence[Judged]], bar: float) -> dict[str, flo
         "COVID-QA, best sentence": best_right(found["spans"]),
         "MedQuAD, above another focus": best_right(found["entries"]),
         "BioASQ, sentence among near texts": best_right(found["choices"]),
+        "twin notes, best sentence": best_right([one for one in found["notes"] if 1 in one.group.relevance]),
         "written questions, three-way": verdicts_right(found["written"]),
         "written questions, yes or no given": share,
         "written questions, right of those given": right,

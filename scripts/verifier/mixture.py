@@ -11,6 +11,7 @@ from typing import Final
 from scripts.verifier.answer_samples import EntrySamples, span_samples
 from scripts.verifier.edit_samples import EditSamples
 from scripts.verifier.frame_samples import FrameSamples
+from scripts.verifier.note_samples import note_samples, read_note_questions
 from scripts.verifier.samples import Sample, as_keywords, as_typed
 from scripts.verifier.sources import read_articles, read_entries, read_spans, read_trials
 from scripts.verifier.study_samples import article_samples, trial_samples
@@ -22,7 +23,10 @@ VERIFY: Final = Path("verify")
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Set how many of each source one pass has; PubMedQA's and BioASQ's questions are read whole."""
+    """Set how many of each source one pass has; PubMedQA's and BioASQ's questions are read whole.
+
+    Where ``kept`` is not 0, only so many samples of all these remain, beside those of the twin notes.
+    """
 
     trials: int = 1_800
     written: int = 7_000
@@ -37,6 +41,7 @@ class Shares:
     told: int = 0
     roles: int = 0
     general: int = 0
+    kept: int = 0
     # Of the written questions, those that are also asked of a near text of another question.
     near: float = 0.25
 
@@ -46,7 +51,9 @@ THIRD: Final = Shares(trials=2_600, written=17_000, entries=400, spoken=900, edi
 LAST: Final = replace(THIRD, written=18_000, entries=700, facts=1_400, edits=2_400, turned=1_600, told=1_200)
 # Denials, exchanged roles and what is beside the point: what the sixth pass still took for what the text says.
 EDITED: Final = replace(LAST, edits=4_200, turned=2_400, roles=800, general=900, near=0.2)
-SHARES: Final = (Shares(), Shares(), THIRD, LAST, LAST, LAST)
+SHARES: Final = (Shares(), Shares(), THIRD, LAST, LAST, LAST, EDITED, EDITED)
+# From here on a pass is for what a search finds beside the answer.
+NOTES: Final = replace(EDITED, kept=22_000)
 
 
 class Mixture:
@@ -62,12 +69,15 @@ class Mixture:
         self._told = self._texts.told()
         self._edits = EditSamples(self._texts.texts, f"{seed} names")
         self._frames = FrameSamples()
+        self._notes = read_note_questions(held_out=False)
 
     def samples(self, number: int) -> list[Sample]:
         """Return the pass of that number, shuffled, questions partly as people type them."""
         draw = random.Random(f"{self._seed} pass {number}")
-        shares = SHARES[number] if number < len(SHARES) else EDITED
+        shares = SHARES[number] if number < len(SHARES) else NOTES
         drawn = [as_keywords(one, draw) for one in self._all(draw, shares)]
+        if shares.kept:
+            drawn = [*draw.sample(drawn, min(shares.kept, len(drawn))), *note_samples(self._notes, draw)]
         drawn = [one._replace(query=as_typed(one.query, draw)) for one in drawn]
         draw.shuffle(drawn)
         return drawn

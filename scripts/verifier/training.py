@@ -135,11 +135,15 @@ class Run:
         while self.cycle < self.plan.cycles:
             self.run_steps(draw(self.cycle), every_s=every_s)
             self.cycle, self.step = self.cycle + 1, 0
-            save_file(self._weights(), self.folder / f"cycle-{self.cycle}.safetensors")
+            self.write(self.folder / f"cycle-{self.cycle}.safetensors")
             self.save()
 
+    def write(self, file: Path) -> None:
+        """Write the weights as they are."""
+        save_file(self._weights(), file)
+
     def save(self) -> None:
-        save_file(self._weights(), self.folder / f"weights-{self._name}.safetensors")
+        self.write(self.folder / f"weights-{self._name}.safetensors")
         state = self.optimizer.state_dict()["state"]
         tensors = {f"{at}.{key}": one.contiguous() for at, values in state.items() for key, one in values.items()}
         save_file(tensors, self.folder / f"optimizer-{self._name}.safetensors")

@@ -40,7 +40,7 @@ async def extract(question: str, kept: Sequence[Screened], gate: Gate, most: int
         lambda one: levels[keys[one.evidence][0]],
     )
     pairs = _disagreeing(reading, picked, {evidence: key for evidence, (key, _) in keys.items()})
-    shown = [*picked, *(other for _, other in pairs if other not in picked)]
+    shown = [*picked, *dict.fromkeys(other for _, other in pairs if other not in picked)]
     results: dict[str, Finding] = {}
     for one in reading.ranked:
         key, label = keys[one.evidence]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from models.encoders.name_tagger import DISEASE, GENE, NO_NAME, load_name_tagger
 from scripts.train_name_tagger import KINDS, disease_names, gene_names, known_words, report, save, tagged, trained
 
@@ -24,6 +26,7 @@ def test_a_name_stands_where_the_line_has_the_place_of_one() -> None:
     assert {"gene", "chromosome"} <= known_words() and "insulin" not in known_words()
 
 
+@pytest.mark.long
 def test_a_tagger_is_trained_reported_and_saved(tmp_path: Path) -> None:
     """What is loaded again finds what was trained."""
     questions = list(tagged(random.Random(1), times=1))[::80]

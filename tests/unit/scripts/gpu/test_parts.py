@@ -34,10 +34,8 @@ def test_without_vllm_the_rest_runs() -> None:
 
 
 def test_parts_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [one.name for one in chosen(steps("python", dry=True, without_vllm=False), "index, tiny")] == [
-        "tiny",
-        "index",
-    ]
+    found = chosen(steps("python", dry=True, without_vllm=False), "index, tiny")
+    assert [one.name for one in found] == ["tiny", "index"]
     assert main(["--only", "disk"], no_card) == 1
     assert "no part is called disk: there are tiny, http" in capsys.readouterr().err
 
@@ -58,8 +56,7 @@ def _dry(folder: Path, *arguments: str) -> list[dict[str, object]]:
     report = json.loads((folder / "report.json").read_text())
     assert (done.returncode, {one["output"] for one in report["parts"]}) == (0, {""}), done.stdout
     assert (folder / "report.md").read_text() in done.stdout and "**PASSED**" in done.stdout
-    parts: list[dict[str, object]] = report["parts"]
-    return parts
+    return list(report["parts"])
 
 
 @pytest.mark.server

@@ -9,16 +9,8 @@ import pytest
 from scripts.verifier.answer_samples import EntrySamples
 from scripts.verifier.edit_samples import EditSamples
 from scripts.verifier.frame_samples import FrameSamples
-from scripts.verifier.samples import (
-    CONTRADICTS,
-    NEITHER,
-    SUPPORTS,
-    UNTOLD,
-    Sample,
-    as_keywords,
-    as_typed,
-    misspelt,
-)
+from scripts.verifier.note_samples import note_samples, read_note_questions
+from scripts.verifier.samples import CONTRADICTS, NEITHER, SUPPORTS, UNTOLD, Sample, as_keywords, as_typed, misspelt
 from scripts.verifier.sources import Entry, Trial
 from scripts.verifier.study_samples import trial_claim, trial_samples
 from scripts.verifier.wordings import LANGUAGES, wordings
@@ -102,9 +94,8 @@ def test_what_people_wrote_is_supported_and_an_edit_of_it_is_not() -> None:
 
 
 def test_what_acts_on_what_is_asked_both_ways_round_and_told_one_way() -> None:
-    edits = EditSamples(
-        ["Dapsone inhibits GYPA in erythrocytes.", "Fourteen people were asked about their sleep."], "seed"
-    )
+    lines = ["Dapsone inhibits GYPA in erythrocytes.", "Fourteen people were asked about their sleep."]
+    edits = EditSamples(lines, "seed")
     said, turned = edits.roles(9, random.Random(1))
     assert (said.verdict, turned.verdict) == (SUPPORTS, NEITHER)
     assert "GYPA inhibits dapsone in erythrocytes" in turned.query
@@ -116,6 +107,16 @@ def test_a_sentence_with_the_words_of_a_question_and_not_its_name_is_beside_the_
     assert {one.verdict for one in found} == {NEITHER}
     assert {one.relevance for one in found} == {0}
     assert {one.evidence for one in found} == set(lines)
+
+
+def test_what_a_note_answers_and_what_it_only_resembles() -> None:
+    """A part of the notes is left out, pair by pair; near questions have no answer, and yes or no is taught as said."""
+    kept, left_out = (read_note_questions(held_out=one) for one in (False, True))
+    assert 4 < len(kept) / len(left_out) < 7 and not {one.others for one in kept} & {one.others for one in left_out}
+    for one in kept[::50]:
+        found = list(note_samples([one], random.Random(1)))
+        assert [each.verdict for each in found if each.relevance] == [one.verdict] * len(one.answers)
+        assert all(each.evidence not in one.answers for each in found if not each.relevance) and len(found) >= 2
 
 
 def test_one_letter_is_wrong_in_a_misspelt_text() -> None:
