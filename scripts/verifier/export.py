@@ -127,7 +127,7 @@ def _calibrated(verifier: CrossEncoderVerifier, data: Path) -> dict[str, Any]:
     points = {
         name: (
             calibration.relevance_bar(asked, [*found["choices"], *found["notes"]], judge, share),
-            f"at most {share:.1%} of {_NOTHING}",
+            f"at most {share * 100:g}% of {_NOTHING}",
         )
         for name, share in _WRONG.items()
     } | {
@@ -152,7 +152,9 @@ def _figures(found: Mapping[str, Sequence[Judged]], bar: float) -> dict[str, flo
         "COVID-QA, best sentence": best_right(found["spans"]),
         "MedQuAD, above another focus": best_right(found["entries"]),
         "BioASQ, sentence among near texts": best_right(found["choices"]),
-        "twin notes, best sentence": best_right([one for one in found["notes"] if 1 in one.group.relevance]),
+        "twin notes, best sentence, others joined too": best_right(
+            [one for one in found["notes"] if 1 in one.group.relevance]
+        ),
         "written questions, three-way": verdicts_right(found["written"]),
         "written questions, yes or no given": share,
         "written questions, right of those given": right,

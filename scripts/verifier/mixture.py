@@ -53,7 +53,7 @@ LAST: Final = replace(THIRD, written=18_000, entries=700, facts=1_400, edits=2_4
 EDITED: Final = replace(LAST, edits=4_200, turned=2_400, roles=800, general=900, near=0.2)
 SHARES: Final = (Shares(), Shares(), THIRD, LAST, LAST, LAST, EDITED, EDITED)
 # From here on a pass is for what a search finds beside the answer.
-NOTES: Final = replace(EDITED, kept=22_000)
+WITH_NOTES: Final = replace(EDITED, kept=22_000)
 
 
 class Mixture:
@@ -74,7 +74,7 @@ class Mixture:
     def samples(self, number: int) -> list[Sample]:
         """Return the pass of that number, shuffled, questions partly as people type them."""
         draw = random.Random(f"{self._seed} pass {number}")
-        shares = SHARES[number] if number < len(SHARES) else NOTES
+        shares = SHARES[number] if number < len(SHARES) else WITH_NOTES
         drawn = [as_keywords(one, draw) for one in self._all(draw, shares)]
         if shares.kept:
             drawn = [*draw.sample(drawn, min(shares.kept, len(drawn))), *note_samples(self._notes, draw)]

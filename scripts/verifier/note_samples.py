@@ -17,7 +17,7 @@ from typing import Any, Final
 from scripts.verifier.samples import NEITHER, UNTOLD, Sample, verdict_of
 from scripts.verifier.study_samples import cut
 
-NOTES: Final = Path(__file__).with_name("twin_notes.jsonl")
+TWIN_NOTES: Final = Path(__file__).with_name("twin_notes.jsonl")
 # One pair of notes of so many is left out of training.
 _HELD_OUT: Final = 6
 # What is judged beside others is often joined with the sentence before it.
@@ -45,7 +45,7 @@ class NoteQuestion:
 def read_note_questions(*, held_out: bool) -> list[NoteQuestion]:
     """Return the questions of all notes, or of those that are left out of training."""
     found: list[NoteQuestion] = []
-    for line in NOTES.read_text(encoding="utf-8").splitlines():
+    for line in TWIN_NOTES.read_text(encoding="utf-8").splitlines():
         pair = json.loads(line)
         if (zlib.crc32(pair["a"]["title"].encode()) % _HELD_OUT == _HELD_OUT - 1) == held_out:
             for note, twin in ((pair["a"], pair["b"]), (pair["b"], pair["a"])):
