@@ -222,7 +222,6 @@ def test_the_network_block_sees_the_servers_way_out(
         "ARROWHEAD_NCBI__EUTILS_URL": "https://eutils.ncbi.nlm.nih.gov",
         "ARROWHEAD_NCBI__BLAST_URL": "https://blast.ncbi.nlm.nih.gov",
         "ARROWHEAD_NCBI__EMAIL": "someone@example.org",
-        "ARROWHEAD_NCBI__TOTAL_TIMEOUT_S": "5",
         "ARROWHEAD_GATEWAY__DATA_DIR": str(tmp_path / "gateway"),
         "ARROWHEAD_EGRESS__MODE": "ncbi",
     }
