@@ -118,6 +118,8 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scal
 log = logging.getLogger(__name__)
 # The largest difference as a share of the largest number: that of sums in another order, and nothing else.
 _TOLERANCE: Final = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
+# Rows by which a processor is tried, together and apart: one with AMX rounds alike for 33 rows at most.
+_ROWS: Final = 64
 
 
 class PackedLinear(nn.Module):
@@ -166,7 +168,7 @@ def pack_linears(model: nn.Module) -> int:
             packed += 1
             shape = (layer.in_features, layer.out_features)
             if shape not in uneven:
-                uneven[shape] = _rounds_by_rows(replacement, _trial(layer))
+                uneven[shape] = _rounds_by_rows(replacement, _trial(layer, _ROWS))
     for tensor in (*model.parameters(), *model.buffers()) if packed else ():
         if tensor.device.type == "cpu":
             tensor.data = tensor.data.clone()
@@ -176,7 +178,7 @@ def pack_linears(model: nn.Module) -> int:
 
 
 def _rounds_by_rows(layer: PackedLinear, rows: Tensor) -> bool:
-    return not torch.equal(layer(rows.repeat(8, 1))[: len(rows)], layer(rows))
+    return not torch.equal(layer(rows), torch.cat([layer(part) for part in torch.split(rows, _ROWS // 8)]))
 
 
 def _is_for_us(weight: Tensor) -> bool:
@@ -199,7 +201,7 @@ def _packed(plain: nn.Linear) -> PackedLinear | None:
     return layer if bool(apart <= _TOLERANCE[plain.weight.dtype] * largest) else None
 
 
-def _trial(plain: nn.Linear) -> Tensor:
-    """Return two test rows [2, in], the same each time and without a draw from torch's own generator."""
-    values = torch.arange(2 * plain.in_features, dtype=torch.float32)
-    return torch.sin(values).reshape(2, -1).to(plain.weight.dtype)
+def _trial(plain: nn.Linear, number: int = 2) -> Tensor:
+    """Return test rows [number, in], the same each time and without a draw from torch's own generator."""
+    values = torch.arange(number * plain.in_features, dtype=torch.float32)
+    return torch.sin(values).reshape(number, -1).to(plain.weight.dtype)

@@ -76,24 +76,40 @@ def test_forgotten(): subprocess.run([sys.executable, "-c", ""])
 """
 
 
+# Each leaves a file with the name of its worker.
+SHARED = """
+import os, pytest
+from pathlib import Path
+@pytest.fixture
+def browser(): ...
+def test_it(browser): Path(os.environ["PYTEST_XDIST_WORKER"]).touch()
+"""
+
+
+def _run(folder: Path, *arguments: str) -> str:
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n" + "".join(f"  {name}: x\n" for name in tiers.SLOW))
+    paths = [str(tiers.ROOT), str(tiers.ROOT / "tests" / "data"), os.environ.get("PYTHONPATH", "")]
+    command = [sys.executable, "-m", "pytest", "-p", "tiers", "-p", "no:cacheprovider", *arguments]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250).stdout
+
+
 @pytest.mark.server
 @pytest.mark.parametrize(("expression", "told"), [("", "1 failed, 1 passed"), ("not server", "1 failed, 1 deselected")])
 def test_a_forgotten_marker_fails_the_test(expression: str, told: str, tmp_path: Path) -> None:
     """A fixture brings its marker along; without either the test fails, whatever tier is run."""
     (tmp_path / "test_tier.py").write_text(TEST)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n" + "".join(f"  {name}: x\n" for name in tiers.SLOW))
-    paths = [str(tiers.ROOT), str(tiers.ROOT / "tests" / "data"), os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "tiers", "-p", "no:cacheprovider", "-m", expression],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert told in done.stdout, done.stdout
-    assert "test_forgotten" in done.stdout and "(marker server)" in done.stdout
+    said = _run(tmp_path, "-m", expression)
+    assert told in said, said
+    assert "test_forgotten" in said and "(marker server)" in said
+
+
+@pytest.mark.server
+def test_those_who_share_what_is_costly_stay_on_one_worker(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text(SHARED)
+    said = _run(tmp_path, "-n", "2", "--dist", "loadgroup")
+    assert "4 passed" in said and len(list(tmp_path.glob("gw*"))) == 1, said
 
 
 def test_no_folder_of_the_user_is_used() -> None:
