@@ -88,9 +88,9 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/http/test_namespace_jobs.py": (
         "server/api/retrieval/documents.py",
+        "server/api/retrieval/schemas.py",
         "server/jobs/corpus_changes.py",
     ),
-    "tests/http/test_namespace_jobs.py": ("server/api/retrieval/schemas.py",),
     "tests/http/test_namespaces.py": ("server/api/retrieval/namespaces.py",),
     "tests/http/test_openai_chat.py": ("server/api/openai/chat.py",),
     "tests/http/test_openai_completions.py": ("server/api/openai/completions.py",),
