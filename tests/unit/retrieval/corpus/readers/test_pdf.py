@@ -65,6 +65,7 @@ def test_a_pdf_that_only_forbids_printing_is_read(tmp_path: Path) -> None:
         (pdf("Some words")[:200], "damaged"),
         (b"", "damaged"),
     ],
+    ids=["encrypted", "pictures", "nothing", "cut", "empty"],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
     """Encrypted, without a text layer, damaged, empty."""

@@ -54,6 +54,7 @@ def test_words_of_a_turned_page_are_where_they_are_seen(tmp_path: Path) -> None:
         (b"%PDF-1.4\nand nothing that a PDF has", DocumentUnreadable.fault),
         (pdf("One"), DOCUMENT_UNKNOWN),
     ],
+    ids=["encrypted", "nothing", "no page"],
 )
 def test_what_cannot_be_shown_is_named(tmp_path: Path, content: bytes, fault: Fault) -> None:
     """Locked, damaged, a page behind the last one."""
