@@ -173,7 +173,7 @@ def pack_linears(model: nn.Module) -> int:
         if tensor.device.type == "cpu":
             tensor.data = tensor.data.clone()
     if any(uneven.values()):
-        log.warning("this processor rounds a row by how many are computed with it: neighbours may change an answer")
+        log.info("this processor rounds a row by how many are computed with it: neighbours may change an answer")
     return packed
 
 
