@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import page_screens
@@ -36,12 +37,15 @@ def turn_of(*citations: dict[str, Any], calls: tuple[Any, ...] = ()) -> dict[str
     return {"trace": {"details": {"citations": list(citations)}, "calls": list(calls)}}
 
 
-@pytest.fixture
-def opened(scripted: Any, page: Any) -> Any:
-    page.goto(scripted.url)
-    page.wait_for_selector(".empty")
-    page.served = scripted.url
-    return page
+@pytest.fixture(scope="module")
+def modules(scripted: Any, browser: Any) -> Iterator[Any]:
+    """A page in which functions of its modules are called; nothing in it is pressed."""
+    context = browser.new_context(locale="en-GB")
+    opened = context.new_page()
+    opened.goto(scripted.url)
+    opened.wait_for_selector(".empty")
+    yield opened
+    context.close()
 
 
 @pytest.mark.parametrize(
@@ -60,18 +64,18 @@ def opened(scripted: Any, page: Any) -> Any:
     ],
 )
 def test_a_source_is_retracted_where_its_record_says_so(
-    opened: Any, cited: dict[str, Any], url: str, is_retracted: bool
+    modules: Any, cited: dict[str, Any], url: str, is_retracted: bool
 ) -> None:
     """An empty list of retracted articles is none, and another article's retraction is not this one's."""
     reference = {"number": 1, "title": "A title", "url": url}
 
-    assert opened.evaluate(RETRACTED, [turn_of(cited), reference]) is is_retracted
+    assert modules.evaluate(RETRACTED, [turn_of(cited), reference]) is is_retracted
 
 
-def test_an_article_of_a_look_up_is_retracted_where_the_reply_lists_it(opened: Any) -> None:
+def test_an_article_of_a_look_up_is_retracted_where_the_reply_lists_it(modules: Any) -> None:
     call = {"record": {"db": "pubmed", "retracted": ["34000001"], "records": []}}
     answers = [
-        opened.evaluate(RETRACTED, [turn_of(calls=(call,)), {"number": 1, "title": "", "url": url}])
+        modules.evaluate(RETRACTED, [turn_of(calls=(call,)), {"number": 1, "title": "", "url": url}])
         for url in (ARTICLE, OTHER)
     ]
 
@@ -88,12 +92,12 @@ def test_statements_of_the_graph_that_ships_have_no_badge(shipped: Any, page: An
     assert page.locator(".badge", has_text=TEXTS["retracted"]).count() == 0
 
 
-def test_a_record_without_a_title_is_not_that_of_every_source(opened: Any) -> None:
+def test_a_record_without_a_title_is_not_that_of_every_source(modules: Any) -> None:
     """Each text begins with an empty one; the page of a record names it."""
     records = [{"id": "7", "title": "", "text": "seven"}, {"id": "34000001", "title": "On heparin", "text": "it"}]
     turn = turn_of(calls=({"record": {"records": records}},))
     found = [
-        opened.evaluate(RECORD, [turn, {"number": 1, "title": title, "url": url}])
+        modules.evaluate(RECORD, [turn, {"number": 1, "title": title, "url": url}])
         for title, url in (("On heparin, PubMed", f"{ARTICLE}/"), ("Something", ""), ("Else", f"{OTHER}7"))
     ]
 
@@ -104,8 +108,8 @@ def test_a_record_without_a_title_is_not_that_of_every_source(opened: Any) -> No
     ("told", "is_said"),
     [({"egress": "no data left this machine"}, True), ({}, False), ({"egress": ""}, False), (None, False)],
 )
-def test_nothing_left_is_said_only_where_it_was_told(opened: Any, told: Any, is_said: bool) -> None:
-    text = opened.evaluate(SHOWN, {**TURN, "told": told, "trace": None, "error": None})
+def test_nothing_left_is_said_only_where_it_was_told(modules: Any, told: Any, is_said: bool) -> None:
+    text = modules.evaluate(SHOWN, {**TURN, "told": told, "trace": None, "error": None})
 
     assert (TEXTS["left.nothing"] in text) is is_said
 
@@ -141,20 +145,20 @@ def test_an_answer_of_quotes_is_said_to_be_one(shipped: Any, page: Any, method: 
         ("“…”", False),
     ],
 )
-def test_a_quote_is_one_that_stands_in_a_source(opened: Any, answer: str, is_quoted: bool) -> None:
+def test_a_quote_is_one_that_stands_in_a_source(modules: Any, answer: str, is_quoted: bool) -> None:
     """A changed one, or one of two, is none."""
     text = "Heparin is old. Protamine reverses heparin at once."
     turn = {"references": [{"number": 1, "title": "Heparin, a review (drugs)", "text": text}], "trace": None}
     code = "async ([turn, answer]) => (await import('/web/evidence.js')).isQuoted(turn, answer)"
 
-    assert opened.evaluate(code, [turn, answer]) is is_quoted
+    assert modules.evaluate(code, [turn, answer]) is is_quoted
 
 
-def test_a_call_that_nobody_answered_was_not_answered_here(opened: Any) -> None:
+def test_a_call_that_nobody_answered_was_not_answered_here(modules: Any) -> None:
     """A refused one has no destination."""
     code = "async (call) => (await import('/web/details.js')).whereOf(call)"
     route = {"went_to": "gateway", "left": False}
-    where = [opened.evaluate(code, {"record": one}) for one in (None, {"egress": None}, {"egress": route})]
+    where = [modules.evaluate(code, {"record": one}) for one in (None, {"egress": None}, {"egress": route})]
 
     assert where == ["", "", TEXTS["where.here"]]
 
@@ -162,20 +166,20 @@ def test_a_call_that_nobody_answered_was_not_answered_here(opened: Any) -> None:
 @pytest.mark.parametrize(
     "address", ["constructor", "%", "__proto__/x", "toString", "chat/%", "reader", "reader/%E0", ""]
 )
-def test_an_address_that_names_no_screen_shows_one(opened: Any, address: str) -> None:
+def test_an_address_that_names_no_screen_shows_one(scripted: Any, page: Any, address: str) -> None:
     """Also one that cannot be decoded, or has a name that every object of JavaScript has."""
-    opened.goto("about:blank")
-    opened.goto(f"{opened.served}/#/{address}")
-    opened.locator(".empty, .library-body .tabs, .library-body .blank, .library-body .problem").first.wait_for()
+    page.goto(f"{scripted.url}/#/{address}")
+    page.locator(".empty, .library-body .tabs, .library-body .blank, .library-body .problem").first.wait_for()
 
-    assert opened.title() in ("Chat · Arrowhead", "Collections · Arrowhead")
-    assert opened.seen.complaints == []
+    assert page.title() in ("Chat · Arrowhead", "Collections · Arrowhead")
+    assert page.seen.complaints == []
 
 
-def test_a_wrong_address_in_an_open_page_shows_a_screen_too(opened: Any) -> None:
-    opened.get_by_role("link", name=TEXTS["nav.status"]).click()
-    opened.locator(".status-card").first.wait_for()
-    opened.evaluate("location.hash = '#/constructor'")
+def test_a_wrong_address_in_an_open_page_shows_a_screen_too(scripted: Any, page: Any) -> None:
+    page.goto(scripted.url)
+    page.get_by_role("link", name=TEXTS["nav.status"]).click()
+    page.locator(".status-card").first.wait_for()
+    page.evaluate("location.hash = '#/constructor'")
 
-    opened.wait_for_selector(".empty")
-    assert opened.seen.complaints == []
+    page.wait_for_selector(".empty")
+    assert page.seen.complaints == []
