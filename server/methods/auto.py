@@ -1,13 +1,11 @@
 """Answer by the method whose evidence answers the question.
 
 1. where GeneGPT has a look-up plan for the question and finds records, these are the evidence     ``_choice``
-   it reads genes of a disease, behind the graph, and other questions where nothing likely answers
+   it reads genes of a disease, behind the graph, and other questions where nothing may answer
 2. else graph, passages and articles are searched side by side, each by its own method, up to what
    it would answer from: the graph up to its statements of what is asked, articles to their quotes  ``Candidate``
 3. the verifier judges them, and the likeliest to answer is the evidence; articles are not waited
-   for where graph or passages likely do                                                            ``_searched``
-   what only may answer stands behind statements that fit in part, and where the model cannot chat
-   behind a graph or a record that has what is named and not what is asked                          ``_before_doubtful``
+   for where graph or passages may                                                                  ``_searched``
 4. that method goes on to its answer; the others are closed, and offered with what they found
 
 Greetings, and what no source answers, go to the plain model where it chats. Otherwise the method that is nearest says
@@ -144,16 +142,6 @@ class Candidate:
     def is_exact(self) -> bool:
         """Return whether its statements are of just the relation that is asked for, which no verifier has to judge."""
         return self.answering == "sure" and self.probability is None
-
-    @property
-    def has_no_statement(self) -> bool:
-        """Return whether the graph has what is named, and no statement of what is asked."""
-        return self._done is not None and bool(self._done.details.get("is_missing"))
-
-    @property
-    def states(self) -> bool:
-        """Return whether it has statements that fit, though not to every word of the question."""
-        return self._done is not None and self.name == "kg-rag" and self._done.outcome == "partial"
 
     @property
     def record(self) -> dict[str, Any]:
@@ -312,15 +300,11 @@ class Auto:
         rest = [one for one in candidates.values() if one is not genes]
         names = _asked_names(parsed, has_plan, _stem(ask))
         best = await self._searched(ask, rest, names)
-        is_likely = best is not None and (best.is_exact if parsed.is_of_disease else self._is_likely(best))
-        if genes is not None and not has_plan and parsed.is_readable and not is_likely:
+        is_found = best is not None and (best.is_exact or not parsed.is_of_disease)
+        if genes is not None and not has_plan and parsed.is_readable and not is_found:
             await genes.read_out()
             if genes.found:
                 return Choice(genes.name, "answered by genegpt: NCBI's records have what is asked", genes)
-        if best is not None and not self._is_likely(best):
-            better = _before_doubtful(candidates, parsed, can_chat=can_chat)
-            if better is not None:
-                return Choice(better.name, f"answered by {better.name}: nothing that was found surely answers", better)
         if best is not None:
             return Choice(best.name, _why(best), best)
         fault = next((one.fault for one in rest if one.fault), "")
@@ -353,7 +337,7 @@ class Auto:
             for one, task in zip(candidates, tasks, strict=True):
                 await task
                 if one.is_exact or (
-                    one.name != "kg-rag" and any(self._is_likely(other) and fits(other) for other in candidates)
+                    one.name != "kg-rag" and any(other.answering != "no" and fits(other) for other in candidates)
                 ):
                     break
         finally:
@@ -362,24 +346,6 @@ class Auto:
             await asyncio.gather(*tasks, return_exceptions=True)
         best = max(filter(fits, candidates), key=_likelihood, default=None)
         return None if best is None or best.answering == "no" else best
-
-    def _is_likely(self, one: Candidate) -> bool:
-        """Return whether its evidence would count as an answer, were it the only source."""
-        return one.answering == "sure" or (one.probability is not None and self._gate.is_likely(one.probability))
-
-
-def _before_doubtful(
-    candidates: Mapping[str, Candidate], parsed: ParsedQuestion, *, can_chat: bool
-) -> Candidate | None:
-    """Return the method that is heard before evidence that only may answer, None where there is none.
-
-    Statements of the graph that fit in part are. Where the model cannot chat, so is the word that there is no such
-    statement, and that no more is read of a gene than its record has.
-    """
-    graph, genes = candidates.get("kg-rag"), candidates.get("genegpt")
-    if graph is not None and (graph.states or (graph.has_no_statement and not can_chat)):
-        return graph
-    return genes if parsed.unread and not can_chat else None
 
 
 def _likelihood(one: Candidate) -> tuple[bool, float]:

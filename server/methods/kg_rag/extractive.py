@@ -56,8 +56,7 @@ _UNREAD_DENIAL: Final = "Whether the question denies what it names could not be 
 class Finding:
     """Hold an answer: the ``verdict`` on a closed question, the statements or nodes that it rests on, and a reason.
 
-    ``excluded``: what a denial asks for is left over beside the statements. ``is_missing``: the graph has what is
-    named, most of the question's words are read, and no statement says it.
+    ``excluded``: what a denial asks for is left over beside the statements.
     """
 
     outcome: AnswerOutcome
@@ -66,7 +65,6 @@ class Finding:
     nodes: tuple[Node, ...] = ()
     reason: str = ""
     excluded: bool = False
-    is_missing: bool = False
 
 
 def events(reading: Reading, finding: Finding) -> Iterator[Event]:
@@ -237,7 +235,7 @@ def _open(reading: Reading, parsed: Asked) -> Finding:
         notes = [_FIT_ONE] if len(reading.recognised.entities) > 1 else []
     if not found:
         reason = f"{reading.where} has no statement of the relation that is asked for about {named}."
-        return Finding(outcome="not_found", reason=reason, is_missing=parsed.is_read)
+        return Finding(outcome="not_found", reason=reason)
     shown = found[:MAX_SENTENCES]
     if len(found) > len(shown):
         where = reading.where.replace("The ", "the ", 1)
@@ -259,7 +257,7 @@ def _yes_or_no(reading: Reading, parsed: Asked) -> Finding:
     if parsed.num_names < 2:
         return Finding(outcome="abstained", reason=_one_name(reading))
     reason = f"{reading.where} has no such statement, which does not mean no: no graph is complete."
-    return Finding(outcome="not_found", reason=reason, is_missing=parsed.is_read)
+    return Finding(outcome="not_found", reason=reason)
 
 
 def _node_line(node: Node) -> str:
@@ -297,7 +295,6 @@ def _done(reading: Reading, finding: Finding) -> Done:
         "unlinked": list(reading.recognised.unlinked),
         "abstained": not lines,
         "excluded": finding.excluded,
-        "is_missing": finding.is_missing,
         "reason": finding.reason,
         "citations": citation_records(finding.statements),
     }

@@ -100,11 +100,6 @@ class Asked:
         return tuple(word for word in words if word.casefold() not in read and not kinds & {*query_terms(word)})
 
     @property
-    def is_read(self) -> bool:
-        """Return whether the most of the question's words are names, relations, kinds or function words."""
-        return 2 * len(self.unread) < len(self.rest.split()) + len(self.mentions)
-
-    @property
     def by_edge(self) -> list[Relation]:
         """Return the relations that are types of edges; the others only name the kind of a node."""
         return [relation for relation in self.relations if relation.edges]

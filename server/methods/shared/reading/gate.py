@@ -147,10 +147,6 @@ class Gate:
             return points
         return replace(points, answer=max(points.answer, points.answer_of_several))
 
-    def is_likely(self, probability: float) -> bool:
-        """Return whether evidence of this probability would count as an answer, were it of the one source searched."""
-        return probability >= self._judge.points.answer
-
     async def read(self, question: str, texts: Sequence[EvidenceText]) -> Reading:
         """Return the sentences of the texts by their relevance to the question.
 
@@ -164,7 +160,7 @@ class Gate:
         if not near:
             return Reading((), 0, _NEVER)
         ranked = await self._ranked(question, near)
-        if not self.is_likely(ranked[0].relevance):
+        if ranked[0].relevance < self._judge.points.answer:
             best = [one.evidence for one in ranked[:_WIDENED]]
             best += [one for one in near if one.source < _FIRST_TEXTS and one not in best]
             ranked += await self._ranked(question, widened(sentences, best, texts))

@@ -55,7 +55,7 @@ async def test_of_several_sources_that_are_searched_at_once_more_is_wanted() -> 
         readings = [await gate.read("What is aspirin?", [EvidenceText("", FIRST)]) for gate in gates]
     alone = await Gate(told).read("What is aspirin?", [EvidenceText("", FIRST)])
     assert alone.is_answered and not any(one.is_answered for one in readings)
-    assert len(readings[0].quotes(3)) == 1 and gates[0].is_likely(0.8)
+    assert len(readings[0].quotes(3)) == 1
     assert len(told.pairs) == 2
 
 
