@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,10 +38,10 @@ class Pair:
     def status(self, server: int, key: str) -> int:
         return Calls(self.urls[server], key).call("GET", "/v1/models")[0]
 
-    def comes(self, status: int, key: str) -> list[int]:
+    def comes(self, status: int, key: str, servers: Sequence[int] = (0, 1)) -> list[int]:
         """Return what each server answers once all answer so, or after two minutes."""
         for _ in range(1200):
-            if set(found := [self.status(server, key) for server in (0, 1)]) == {status}:
+            if set(found := [self.status(server, key) for server in servers]) == {status}:
                 break
             time.sleep(0.1)
         return found
@@ -82,10 +82,10 @@ def test_a_key_made_once_counts_at_both_and_is_revoked_at_both(pair: Pair) -> No
 def test_a_rate_is_one_over_both(pair: Pair) -> None:
     """Of twenty requests to either server in turn, as many are answered as the key may make."""
     secret = pair.key("create", "--name", "ben", "--rate", "6")
-    assert pair.comes(200, secret) == [200, 200]
+    assert pair.comes(200, secret, [1]) == [200]
     calls = [Calls(url, secret) for url in pair.urls]
     found = [calls[number % 2].call("POST", "/v1/chat/completions", ASK)[0] for number in range(20)]
-    assert sorted(set(found)) == [200, 429] and 3 <= found.count(200) <= 6
+    assert sorted(set(found)) == [200, 429] and 4 <= found.count(200) <= 6
 
 
 def test_a_trace_is_found_at_the_other_server(pair: Pair) -> None:
