@@ -39,7 +39,7 @@ from cryptography.hazmat.primitives.asymmetric import ec  # noqa: E402
 ROOT = Path(__file__).parents[2]
 HOST = "ncbi.example"  # looked up as this machine in the service's process; for the service it is another one
 KEY = "0123456789abcdef" * 3
-RATE = 20.0
+RATE = 10.0
 NCBI = "eutils.ncbi.nlm.nih.gov"
 pytestmark = pytest.mark.server
 
@@ -258,7 +258,8 @@ async def test_the_rate_is_that_of_the_institution(service: Service, outside: Nc
 
     came = outside.seen[before:]
     assert len(came) == 12
-    assert came[-1][0] - came[0][0] >= 11 / RATE
+    # Two rates would take 5 / RATE; the first call may arrive late on a busy machine.
+    assert came[-1][0] - came[0][0] >= 8 / RATE
     assert {(params["email"], params["api_key"]) for _, params in came} == {
         ("someone@example.org", "the-institutions-key")
     }

@@ -57,6 +57,7 @@ def test_a_misspelt_message_is_the_same_for_the_same_seed() -> None:
     assert all(abs(len(form) - len(text)) < 8 for form in forms)
 
 
+@pytest.mark.long
 @pytest.mark.weights
 def test_a_head_is_trained_reported_saved_and_checked(tmp_path: Path) -> None:
     """From end to end on a part of the messages, with an encoder without weights."""

@@ -59,6 +59,7 @@ async def reply_to(call: Call) -> CallReply:
     return CallReply(REPLY, "ok")
 
 
+@pytest.mark.long
 async def test_a_random_model_writes_only_allowed_calls(engine: TransformersEngine) -> None:
     """200 sampled segments under the forcing grammar are 200 calls that the expression matches, each different."""
     calls: list[str] = []

@@ -178,6 +178,7 @@ async def own_engine(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[
     await engine.close()
 
 
+@pytest.mark.long
 async def test_a_context_beyond_the_memory_is_fitted_to_it(
     own_engine: VllmEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -191,7 +192,7 @@ async def test_a_context_beyond_the_memory_is_fitted_to_it(
     assert (await collect(stream(own_engine, "fits", max_tokens=8)))[-1].finish_reason == "length"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_dead_engine_is_reported_and_can_be_started_again(own_engine: VllmEngine) -> None:
     """Killed in mid-answer it raises EngineUnavailable, leaves no process, and serves again after a new start.
 
@@ -225,6 +226,7 @@ async def test_a_dead_engine_is_reported_and_can_be_started_again(own_engine: Vl
     assert await asyncio.to_thread(all_gone, processes)
 
 
+@pytest.mark.long
 async def test_what_stops_the_engines_process_stands_in_the_error(tmp_path: Path) -> None:
     """Its own exception, not the parent's, which says only that it failed."""
     from models.engines.vllm_engine.engine import VllmEngine
