@@ -32,10 +32,7 @@ ENGINE_DIED: Final = Fault(
 )
 ENGINE_FULL: Final = Fault(429, "queue_full", "try again later", retryable=True)
 ENCODER_UNAVAILABLE: Final = Fault(
-    503,
-    "encoder_unavailable",
-    "start the server at this address, or correct retrieval.encoder_urls",
-    retryable=True,
+    503, "encoder_unavailable", "start the server at this address, or correct retrieval.encoder_urls", retryable=True
 )
 # Its files are present, but would give no vectors or wrong ones.
 ENCODER_UNUSABLE: Final = Fault(
@@ -63,12 +60,7 @@ class ArrowheadError(Exception):
     retry_after_s: int | None = None
 
     def __init__(
-        self,
-        message: str,
-        fault: Fault | None = None,
-        *,
-        param: str | None = None,
-        retry_after_s: int | None = None,
+        self, message: str, fault: Fault | None = None, *, param: str | None = None, retry_after_s: int | None = None
     ) -> None:
         super().__init__(message)
         self.message = message

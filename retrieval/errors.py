@@ -21,9 +21,7 @@ DOCUMENT_TOO_LARGE: Final = Fault(
 INDEX_INPUT_INVALID: Final = Fault(422, "invalid_vectors")
 # The index has another encoder, dimension, metric or schema.
 INDEX_MISMATCH: Final = Fault(
-    500,
-    "index_mismatch",
-    "use the encoder that the index was made with, or build it again: arrowhead index rebuild",
+    500, "index_mismatch", "use the encoder that the index was made with, or build it again: arrowhead index rebuild"
 )
 # The previous generation stays in service.
 INDEX_NOT_WRITTEN: Final = Fault(
@@ -135,13 +133,7 @@ class NcbiError(RetrievalError):
     fault = Fault(502, "ncbi_error")
 
     def __init__(
-        self,
-        message: str,
-        fault: Fault | None = None,
-        *,
-        param: str | None = None,
-        url: str = "",
-        attempts: int = 0,
+        self, message: str, fault: Fault | None = None, *, param: str | None = None, url: str = "", attempts: int = 0
     ) -> None:
         super().__init__(message, fault, param=param)
         self.url = url

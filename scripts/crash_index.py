@@ -252,11 +252,7 @@ def main() -> int:
     home = arguments.folder or Path(tempfile.mkdtemp(prefix="crash-index-"))
     home.mkdir(parents=True, exist_ok=True)
     plan = Plan(
-        trials=arguments.trials,
-        kind=arguments.kind,
-        ids=arguments.ids,
-        seed=arguments.seed,
-        window_s=arguments.window,
+        trials=arguments.trials, kind=arguments.kind, ids=arguments.ids, seed=arguments.seed, window_s=arguments.window
     )
     tally = run(plan, home)
     print(tally.table())

@@ -33,15 +33,7 @@ from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
 
 from models.encoders.base import Encoder, EncoderOptions, Floats
-from models.encoders.message_head import (
-    CONFIG,
-    EMERGENCIES,
-    HEAD_DIR,
-    WEIGHTS,
-    MessageHead,
-    hashed_grams,
-    load_head,
-)
+from models.encoders.message_head import CONFIG, EMERGENCIES, HEAD_DIR, WEIGHTS, MessageHead, hashed_grams, load_head
 from models.encoders.registry import create_encoder
 
 MESSAGES: Final = Path(__file__).parent / "training" / "tasks" / "emergency_messages.tsv"

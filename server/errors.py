@@ -71,16 +71,12 @@ UNSUPPORTED_FIELD: Final = Fault(422, "unsupported_parameter")
 UNAUTHORIZED: Final = Fault(401, "invalid_api_key", "send Authorization: Bearer KEY", kind="Unauthorized")
 SCOPE_INVALID: Final = Fault(422, "invalid_scope")
 ENCODER_UNKNOWN: Final = Fault(
-    404,
-    "model_not_found",
-    "GET /v1/models lists them; retrieval.encoders and retrieval.cross_encoder add others",
+    404, "model_not_found", "GET /v1/models lists them; retrieval.encoders and retrieval.cross_encoder add others"
 )
 # The client disconnected before the reply.
 CLIENT_GONE: Final = Fault(499, "client_gone")
 ANSWER_TIMEOUT: Final = Fault(
-    504,
-    "timeout",
-    "server.request_timeout_s or the header X-Request-Timeout set it; ask for less, or allow more time",
+    504, "timeout", "server.request_timeout_s or the header X-Request-Timeout set it; ask for less, or allow more time"
 )
 # The model that judges evidence cannot be loaded, failed or took too long.
 VERIFIER_UNAVAILABLE: Final = Fault(

@@ -153,11 +153,7 @@ class AccessControl:
     """
 
     def __init__(
-        self,
-        settings: ServerSettings,
-        key_lookup: ApiKeyLookup,
-        rates: RateLimiter,
-        first_key: FirstKey | None = None,
+        self, settings: ServerSettings, key_lookup: ApiKeyLookup, rates: RateLimiter, first_key: FirstKey | None = None
     ) -> None:
         self._key_lookup = key_lookup
         self._first_key = first_key

@@ -376,13 +376,7 @@ class CallLoop:
         self._transcript.retract(prefix_length)
         return self._finish("stop", stop, self._withheld[: len(self._withheld) - prefix_length])
 
-    def _end(
-        self,
-        segment: Segment,
-        text: str,
-        reason: LoopFinish,
-        stop_reason: str | int | None,
-    ) -> Finish:
+    def _end(self, segment: Segment, text: str, reason: LoopFinish, stop_reason: str | int | None) -> Finish:
         emit = self._unseen(segment, text)
         self._transcript.add_last(text, segment.text_ids, segment.text_logprobs)
         return self._finish(reason, stop_reason, emit)

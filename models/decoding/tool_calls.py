@@ -72,13 +72,7 @@ LLAMA3: Final = ToolFormat(
 
 
 MISTRAL: Final = ToolFormat(
-    name="mistral",
-    begin="[TOOL_CALLS]",
-    end="",
-    opening="[TOOL_CALLS][",
-    closing="]",
-    separator=", ",
-    id_chars=9,
+    name="mistral", begin="[TOOL_CALLS]", end="", opening="[TOOL_CALLS][", closing="]", separator=", ", id_chars=9
 )
 
 

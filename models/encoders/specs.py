@@ -121,9 +121,7 @@ _ENCODERS: Final = (
 )
 _CROSS_ENCODERS: Final = (
     CrossEncoderSpec(
-        name="medcpt-cross",
-        source="ncbi/MedCPT-Cross-Encoder",
-        revision="71caf65d4927987813984f54c284405a13fcca49",
+        name="medcpt-cross", source="ncbi/MedCPT-Cross-Encoder", revision="71caf65d4927987813984f54c284405a13fcca49"
     ),
 )
 

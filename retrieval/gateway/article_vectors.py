@@ -146,12 +146,7 @@ class ArticleVectors:
         return {pmid: (vector, codes.get(pmid)) for pmid, vector in index.get(pmids).items()}
 
     def update(
-        self,
-        store: GatewayStore,
-        watch: Watch = lambda _: None,
-        *,
-        tokens: bool = True,
-        commit_rows: int = COMMIT_ROWS,
+        self, store: GatewayStore, watch: Watch = lambda _: None, *, tokens: bool = True, commit_rows: int = COMMIT_ROWS
     ) -> VectorUpdate:
         """Make the vectors those of the store's articles; commit after each ``commit_rows`` of them.
 

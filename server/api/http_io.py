@@ -205,11 +205,7 @@ class KeepAlive:
     """
 
     def __init__(
-        self,
-        send: Send,
-        every_s: float,
-        send_piece: Send | None = None,
-        observe: Callable[[Any], None] | None = None,
+        self, send: Send, every_s: float, send_piece: Send | None = None, observe: Callable[[Any], None] | None = None
     ) -> None:
         self._send = send
         self._send_piece = send_piece or send

@@ -211,9 +211,7 @@ async def get_trace(request: Request, trace_id: str) -> Response:
     response_class=Response,
     responses={200: {"content": {"*/*": _TEXT}}, **errors(400, 404, 429)},
     openapi_extra={
-        "parameters": [
-            {**parameter("format", "query", {"type": "string", "enum": list(FORMATS)}), "required": True},
-        ]
+        "parameters": [{**parameter("format", "query", {"type": "string", "enum": list(FORMATS)}), "required": True}]
     },
 )
 async def export_trace(request: Request, trace_id: str) -> Response:

@@ -194,9 +194,7 @@ class AuditFailed(ArrowheadError):
     """Signal that the log cannot be written, or must not be continued as it is."""
 
     fault = Fault(
-        500,
-        "audit_failed",
-        "`arrowhead audit verify` says what is wrong with the log; audit.path names another one",
+        500, "audit_failed", "`arrowhead audit verify` says what is wrong with the log; audit.path names another one"
     )
 
 

@@ -18,20 +18,7 @@ from models.errors import ArrowheadError
 from models.torch_runtime.allocation import limit_kept_memory
 from models.torch_runtime.openmp import limit_spin_count
 from retrieval.storage.files import private_umask
-from server.cli import (
-    ask,
-    audit,
-    collections,
-    doctor,
-    egress,
-    gateway,
-    graph,
-    keys,
-    models,
-    namespaces,
-    search,
-    verify,
-)
+from server.cli import ask, audit, collections, doctor, egress, gateway, graph, keys, models, namespaces, search, verify
 from server.cli.options import CommandLineSettings, verbs, with_setting_flags
 from server.printable import escaped_output
 

@@ -124,10 +124,7 @@ def create(
         encoder = encoder or settings.retrieval.encoder
         chunking = Chunking(size=chunk_size, overlap=chunk_overlap, by_section=not across_sections)
         namespace_settings = NamespaceSettings(
-            encoder="" if encoder == "none" else encoder,
-            words=words,
-            tokens=not no_tokens,
-            chunking=chunking,
+            encoder="" if encoder == "none" else encoder, words=words, tokens=not no_tokens, chunking=chunking
         )
         if namespace_settings.encoder:
             retrieval.encoders.check(namespace_settings.encoder)

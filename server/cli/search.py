@@ -311,10 +311,7 @@ def medcpt(
         return 0
     with opened(config) as (_, retrieval), Console(file=unescaped(sys.stderr)).status(name) as status:
         report = add_medcpt(
-            retrieval.namespaces,
-            name,
-            folder,
-            lambda count: status.update(f"{name}: {count:,} articles"),
+            retrieval.namespaces, name, folder, lambda count: status.update(f"{name}: {count:,} articles")
         )
     print(
         f"{name}: {report.rows:,} articles with embeddings, {report.without_text:,} embeddings without text, "

@@ -176,11 +176,7 @@ def _gives_tokens(name: str) -> bool:
 
 
 def encoder_options(settings: RetrievalSettings) -> EncoderOptions:
-    return EncoderOptions(
-        device=settings.device,
-        dtype=settings.dtype,
-        allow_download=settings.allow_download,
-    )
+    return EncoderOptions(device=settings.device, dtype=settings.dtype, allow_download=settings.allow_download)
 
 
 def load_encoder(settings: RetrievalSettings, name: str) -> Encoder:
@@ -194,9 +190,7 @@ def load_encoder(settings: RetrievalSettings, name: str) -> Encoder:
         return create_encoder(name, options)
     key = settings.encoder_api_key
     remote = RemoteEncoderOptions(
-        url=url,
-        references=xdg_dir("cache") / "encoders",
-        api_key=None if key is None else key.get_secret_value(),
+        url=url, references=xdg_dir("cache") / "encoders", api_key=None if key is None else key.get_secret_value()
     )
     return create_remote_encoder(name, remote, options)
 

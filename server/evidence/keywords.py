@@ -153,11 +153,7 @@ class _Counting:
     """Count keywords in namespaces, and remember the spellings that were counted."""
 
     def __init__(
-        self,
-        opened: Sequence[Namespace],
-        keywords: Sequence[Keyword],
-        matching: Matching,
-        genes: GeneNames,
+        self, opened: Sequence[Namespace], keywords: Sequence[Keyword], matching: Matching, genes: GeneNames
     ) -> None:
         self._keywords = [one.text for one in keywords]
         self._fixed = [one.fixed for one in keywords]

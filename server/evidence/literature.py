@@ -20,14 +20,7 @@ from xml.etree import ElementTree
 
 from models.decoding.types import CallReply, CallStatus
 from retrieval.corpus.ingest.sample import NOTES
-from retrieval.errors import (
-    NCBI_MALFORMED,
-    NCBI_TIMEOUT,
-    GatewayDataError,
-    ImportFileError,
-    NcbiError,
-    RetrievalError,
-)
+from retrieval.errors import NCBI_MALFORMED, NCBI_TIMEOUT, GatewayDataError, ImportFileError, NcbiError, RetrievalError
 from retrieval.formats import pubmed_xml
 from retrieval.formats import records as formats
 from retrieval.formats.items import Bad

@@ -82,11 +82,7 @@ class FolderFollower:
     """
 
     def __init__(
-        self,
-        folders: Mapping[str, Path],
-        followed: Followed,
-        every_s: float = EVERY_S,
-        settled_s: float = SETTLED_S,
+        self, folders: Mapping[str, Path], followed: Followed, every_s: float = EVERY_S, settled_s: float = SETTLED_S
     ) -> None:
         self._folders = {name: path.expanduser().resolve() for name, path in folders.items()}
         self._with = followed

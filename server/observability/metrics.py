@@ -125,10 +125,7 @@ class StateCollector(Collector):
             return
         segments = GaugeMetricFamily("arrowhead_vector_segments", "Open segments of vectors", labels=("place",))
         sizes = GaugeMetricFamily("arrowhead_vector_bytes", "Bytes that they take on a card", labels=("place",))
-        for place, number, size in (
-            ("card", use.segments, use.bytes),
-            ("processor", use.segments_off, use.bytes_off),
-        ):
+        for place, number, size in (("card", use.segments, use.bytes), ("processor", use.segments_off, use.bytes_off)):
             segments.add_metric((place,), number)
             sizes.add_metric((place,), size)
         yield segments

@@ -84,10 +84,7 @@ class PostgresKeyStore:
     """
 
     def __init__(
-        self,
-        database: Database,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        max_age_s: float = 30.0,
+        self, database: Database, now: Callable[[], datetime] = lambda: datetime.now(UTC), max_age_s: float = 30.0
     ) -> None:
         self._database = database
         self._now = now

@@ -176,14 +176,7 @@ class _Evidence:
     def closers(self) -> tuple[Callable[[], Awaitable[None]], ...]:
         articles = () if self.articles is None else (self.articles.close,)
         tools = () if self.tools is None else (self.tools.close,)
-        return (
-            self.retrieval.close,
-            self.graph.close,
-            self.names.close,
-            self.messages.close,
-            *articles,
-            *tools,
-        )
+        return (self.retrieval.close, self.graph.close, self.names.close, self.messages.close, *articles, *tools)
 
 
 def _evidence(settings: Settings, ncbi: Ncbi, observability: Observability, opened: Opened) -> _Evidence:

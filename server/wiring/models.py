@@ -165,10 +165,7 @@ def _request(model: ModelSettings) -> ModelRequest:
 
 
 def _remote(model: ModelSettings, url: str) -> RemoteOptions:
-    return RemoteOptions(
-        url=url,
-        api_key=None if model.api_key is None else model.api_key.get_secret_value(),
-    )
+    return RemoteOptions(url=url, api_key=None if model.api_key is None else model.api_key.get_secret_value())
 
 
 def _scripted_card(model: ModelSettings) -> ModelCard:

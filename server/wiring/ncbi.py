@@ -216,9 +216,7 @@ def _client(settings: Settings, host: str | None, sender: HttpSender, observer: 
         site=site,
         allow_remote=settings.egress.mode != "off",
         rate_per_s=ncbi.rate_per_s if ncbi.rate_per_s is not None else (0.0 if local else None),
-        retry=RetryPolicy(
-            total_timeout_s=min(CALL_TIMEOUT_S * _GRACE, ncbi.total_timeout_s),
-        ),
+        retry=RetryPolicy(total_timeout_s=min(CALL_TIMEOUT_S * _GRACE, ncbi.total_timeout_s)),
         blast=replace(BlastTiming.local() if local else BlastTiming(), total_timeout_s=CALL_TIMEOUT_S * _GRACE),
         observer=observer,
     )

@@ -372,11 +372,7 @@ def admission_limits(settings: Settings) -> AdmissionLimits:
             slots,
             MAX_QUEUE,
         )
-    return AdmissionLimits(
-        running=running,
-        running_per_key=server.max_in_flight_per_key,
-        waiting=server.max_waiting,
-    )
+    return AdmissionLimits(running=running, running_per_key=server.max_in_flight_per_key, waiting=server.max_waiting)
 
 
 def _may_use(principal: Principal, served: ServedModel) -> bool:

@@ -120,11 +120,7 @@ def job_queues(settings: Settings, database: Database | None, home: str) -> Call
     def opened(limits: JobLimits, uploads: Uploads) -> JobQueue:
         if database is None or not home:
             return LocalJobQueue(limits, uploads.conceal, folder=JobFolder(namespaces_dir(settings)) if home else None)
-        server = JobServer(
-            home="" if shares else home,
-            open_upload=uploads.open,
-            conceal=uploads.conceal,
-        )
+        server = JobServer(home="" if shares else home, open_upload=uploads.open, conceal=uploads.conceal)
         return PostgresJobQueue(database, limits, server)
 
     return opened

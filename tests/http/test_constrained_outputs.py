@@ -72,9 +72,7 @@ def build(directory: Path, template: str) -> Path:
 
 @pytest.fixture(scope="module", params=sorted(TEMPLATES))
 def client(
-    request: Any,
-    host_with: Callable[..., AbstractContextManager[Any]],
-    tmp_path_factory: pytest.TempPathFactory,
+    request: Any, host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[openai.OpenAI]:
     directory = build(tmp_path_factory.mktemp(request.param) / "chat-tiny", TEMPLATES[request.param])
     variables = {

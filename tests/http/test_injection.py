@@ -73,9 +73,7 @@ class Hijacked:
 
     def ask(self, method: str, number: int, *, stream: bool) -> dict[str, Any]:
         """The message; of a stream, its pieces put together as a client does."""
-        known: dict[str, dict[str, Any]] = {
-            "genegpt": {"max_calls": 3, "grammar": "off"},
-        }
+        known: dict[str, dict[str, Any]] = {"genegpt": {"max_calls": 3, "grammar": "off"}}
         body = {
             "model": f"scripted:{method}",
             "messages": [{"role": "user", "content": f"{mark(number)}?"}],

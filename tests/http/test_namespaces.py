@@ -79,10 +79,7 @@ def test_a_namespace_from_its_making_to_its_end(site: Site, data_dir: Path) -> N
     assert removed["result"]["withdrawn"] == 1
     assert all(one["document_id"] != "note-1" for one in site.search(query="wombats", namespaces=["life"]))
 
-    assert site.call("DELETE", "/v1/namespaces/life") == (
-        200,
-        {"object": "namespace", "name": "life", "deleted": True},
-    )
+    assert site.call("DELETE", "/v1/namespaces/life") == (200, {"object": "namespace", "name": "life", "deleted": True})
     assert site.call("GET", "/v1/namespaces/life")[0] == 404
     assert not list(data_dir.glob(".uploads-*/*/*")), "files of finished jobs are left"
 

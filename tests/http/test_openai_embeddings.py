@@ -20,10 +20,7 @@ pytestmark = pytest.mark.weights
 
 @pytest.fixture(scope="module")
 def server(host_with: Callable[..., AbstractContextManager[Any]]) -> Iterator[Any]:
-    settings = {
-        "ARROWHEAD_RETRIEVAL__ENCODERS": "minilm,hashing",
-        "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap",
-    }
+    settings = {"ARROWHEAD_RETRIEVAL__ENCODERS": "minilm,hashing", "ARROWHEAD_RETRIEVAL__CROSS_ENCODER": "overlap"}
     with host_with(settings) as running:
         yield running
 

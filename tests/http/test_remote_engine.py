@@ -20,7 +20,7 @@ from models.engines.base import EngineOptions
 from models.engines.transformers_engine.engine import TransformersEngine
 
 pytestmark = [
-    pytest.mark.skipif(not has_weights(EMBEDDED_DIR), reason="the embedded model's weights are not in this checkout"),
+    pytest.mark.skipif(not has_weights(EMBEDDED_DIR), reason="the embedded model's weights are not in this checkout")
 ]
 QUESTION = "What is the official gene symbol of LMP10?"
 NAME = "arrowhead-tiny"

@@ -22,10 +22,7 @@ from waiting import wait_until
 
 from scripts.benchmarks.serving.streams import Outcome, Target
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed")]
 CONFIG = Path(__file__).parents[2] / "deploy" / "scale-out" / "haproxy.cfg"
 KEY = "the-operators-own-key"
 HEADERS = {"Authorization": f"Bearer {KEY}"}

@@ -94,11 +94,7 @@ def test_auto_answers_from_what_the_sites_tools_find(site: tuple[Served, Path]) 
     ids=["unknown", "a model without tools", "an address"],
 )
 def test_what_the_plain_model_cannot_use_is_refused(site: tuple[Served, Path], tool: dict[str, Any], said: str) -> None:
-    body = {
-        "model": EMBEDDED_NAME,
-        "messages": [{"role": "user", "content": "x"}],
-        "tools": [{"type": "mcp"} | tool],
-    }
+    body = {"model": EMBEDDED_NAME, "messages": [{"role": "user", "content": "x"}], "tools": [{"type": "mcp"} | tool]}
     reply = httpx.post(f"{site[0].url}/v1/chat/completions", json=body, trust_env=False, timeout=60)
     assert (reply.status_code, said in reply.json()["error"]["message"]) == (422, True), reply.text
 

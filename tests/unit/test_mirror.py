@@ -13,10 +13,7 @@ PACKAGES = ("server", "retrieval", "models")
 # Test files that show what these modules do, as parts of a larger whole or through the seam that they implement.
 THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_egress_proof.py": ("server/cli/egress.py",),
-    "tests/http/test_review_documents.py": (
-        "server/api/reviews/routes.py",
-        "server/api/reviews/schemas.py",
-    ),
+    "tests/http/test_review_documents.py": ("server/api/reviews/routes.py", "server/api/reviews/schemas.py"),
     "tests/http/test_messages.py": ("server/api/messages/routes.py",),
     "tests/http/test_mcp.py": (
         "server/api/mcp/endpoint.py",
@@ -43,10 +40,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     ),
     "tests/contract/test_stored_responses_contract.py": ("server/state/responses.py",),
     "tests/contract/test_records_contract.py": ("retrieval/storage/records.py",),
-    "tests/unit/server/exports/test_exports.py": (
-        "server/exports/formats.py",
-        "server/exports/report.py",
-    ),
+    "tests/unit/server/exports/test_exports.py": ("server/exports/formats.py", "server/exports/report.py"),
     "tests/unit/server/methods/clinfo/test_generated.py": ("server/methods/clinfo/written.py",),
     "tests/unit/server/methods/genegpt/test_judging.py": ("server/methods/genegpt/lookups.py",),
     "tests/unit/server/methods/shared/support/test_method.py": ("server/methods/shared/support/strict.py",),
@@ -72,20 +66,13 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/index/pgvector/indices.py",
     ),
     "tests/gpu/test_index_gpu.py": ("retrieval/index/backends/faiss_gpu.py",),
-    "tests/http/test_command_line.py": (
-        "server/cli/ask.py",
-        "server/cli/doctor.py",
-        "server/cli/options.py",
-    ),
+    "tests/http/test_command_line.py": ("server/cli/ask.py", "server/cli/doctor.py", "server/cli/options.py"),
     "tests/http/test_command_line_corpora.py": ("server/cli/namespaces.py",),
     "tests/http/test_decisions.py": ("server/api/retrieval/decisions.py",),
     "tests/http/test_draining.py": ("server/serving/run.py",),
     "tests/http/test_egress_service.py": ("retrieval/ncbi/client/service.py",),
     "tests/http/test_egress_modes.py": ("server/cli/gateway.py",),
-    "tests/http/test_keys.py": (
-        "server/cli/keys.py",
-        "server/wiring/state.py",
-    ),
+    "tests/http/test_keys.py": ("server/cli/keys.py", "server/wiring/state.py"),
     "tests/http/test_namespace_jobs.py": (
         "server/api/retrieval/documents.py",
         "server/api/retrieval/schemas.py",
@@ -97,10 +84,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
     "tests/http/test_openai_embeddings.py": ("server/api/retrieval/embeddings.py",),
     "tests/http/test_openai_errors.py": ("server/api/openai/models.py",),
     "tests/http/test_page.py": ("server/web/routes.py",),
-    "tests/http/test_probes.py": (
-        "server/api/system.py",
-        "server/version.py",
-    ),
+    "tests/http/test_probes.py": ("server/api/system.py", "server/version.py"),
     "tests/http/test_search.py": ("server/api/retrieval/search.py",),
     "tests/http/test_verify.py": ("server/api/retrieval/verify.py",),
     "tests/unit/server/evidence/test_verifier.py": ("server/settings/verifier.py",),
@@ -130,10 +114,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/readers/ncbi_xml.py",
     ),
     "tests/unit/retrieval/corpus/search/test_searcher.py": ("retrieval/corpus/search/ranking.py",),
-    "tests/unit/retrieval/corpus/store/test_writer.py": (
-        "retrieval/corpus/store/schema.py",
-        "retrieval/passages.py",
-    ),
+    "tests/unit/retrieval/corpus/store/test_writer.py": ("retrieval/corpus/store/schema.py", "retrieval/passages.py"),
     "tests/unit/retrieval/formats/test_pmc_jats.py": ("retrieval/formats/xml_records.py",),
     "tests/unit/retrieval/formats/test_pubmed_xml.py": ("retrieval/formats/items.py",),
     "tests/unit/retrieval/gateway/blast/test_blast.py": (
@@ -205,10 +186,7 @@ THROUGH: dict[str, tuple[str, ...]] = {
         "retrieval/corpus/namespaces/follower.py",
         "retrieval/index/pgvector/token_store.py",
     ),
-    "tests/unit/server/test_every_route.py": (
-        "server/app.py",
-        "server/wiring/bootstrap.py",
-    ),
+    "tests/unit/server/test_every_route.py": ("server/app.py", "server/wiring/bootstrap.py"),
     "tests/unit/server/test_access_control.py": ("server/auth/rate_limits.py",),
     "tests/unit/server/methods/shared/test_refused_methods.py": ("server/methods/base.py",),
     "tests/unit/retrieval/gateway/blast/test_request.py": ("retrieval/gateway/blast/parameters.py",),

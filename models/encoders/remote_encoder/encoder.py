@@ -21,14 +21,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.encoders.base import (
-    SENTENCE,
-    Fingerprinted,
-    Floats,
-    PassageText,
-    Progress,
-    RemoteEncoderOptions,
-)
+from models.encoders.base import SENTENCE, Fingerprinted, Floats, PassageText, Progress, RemoteEncoderOptions
 from models.encoders.remote_encoder.connection import Connection
 from models.encoders.remote_encoder.references import PROBES, probe_vectors, query_texts
 from models.encoders.resolve import ResolvedEncoder, check_tables
@@ -64,10 +57,7 @@ class RemoteEncoder(Fingerprinted):
     """
 
     def __init__(
-        self,
-        resolved: ResolvedEncoder,
-        remote: RemoteEncoderOptions,
-        probes: Callable[[], Floats] | None = None,
+        self, resolved: ResolvedEncoder, remote: RemoteEncoderOptions, probes: Callable[[], Floats] | None = None
     ) -> None:
         spec = resolved.spec
         _check_sendable(spec, remote.url)

@@ -13,15 +13,7 @@ from typing import Any, Final
 
 from models.engines.base import Tokenizer
 from models.engines.remote_engine.connection import Connection, Reply, events_of, read_whole
-from models.engines.remote_engine.wire import (
-    GENERATE,
-    PLACES,
-    Dialect,
-    ReplicaLost,
-    ReplicaRefused,
-    Usage,
-    read_event,
-)
+from models.engines.remote_engine.wire import GENERATE, PLACES, Dialect, ReplicaLost, ReplicaRefused, Usage, read_event
 from models.errors import EngineUnavailable
 
 log = logging.getLogger(__name__)

@@ -248,10 +248,7 @@ class TransformersEngine:
         load = partial(load_model, self._card, self._options)
         loaded = self._loaded = await asyncio.to_thread(run_in_new_thread, load)
         slots = KvCache(
-            loaded.shape,
-            max_bytes=loaded.slot_bytes,
-            max_rows=self._options.slots,
-            max_columns=loaded.max_model_len,
+            loaded.shape, max_bytes=loaded.slot_bytes, max_rows=self._options.slots, max_columns=loaded.max_model_len
         )
         limits = BatchLimits(max_num_seqs=self._options.slots, block_size=self._options.block_size)
         if self._options.draft_tokens is not None:

@@ -345,10 +345,7 @@ class RunningSequence(Claim):
         """Mark the sequence as finished and return the last delta, with the counts."""
         self.finished = True
         return replace(
-            delta,
-            finish_reason=reason,
-            num_prompt_tokens=self.num_prompt,
-            num_cached_tokens=self.num_cached or 0,
+            delta, finish_reason=reason, num_prompt_tokens=self.num_prompt, num_cached_tokens=self.num_cached or 0
         )
 
     def _text_stream(self, tokenizer: Tokenizer) -> TextStream:

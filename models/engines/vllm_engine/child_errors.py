@@ -100,9 +100,7 @@ def _config(file: Path, level: str) -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {
-            "text": {"format": "%(levelname)s %(asctime)s [%(name)s:%(lineno)d] %(message)s"},
-        },
+        "formatters": {"text": {"format": "%(levelname)s %(asctime)s [%(name)s:%(lineno)d] %(message)s"}},
         "handlers": {
             "text": {"class": "logging.StreamHandler", "formatter": "text", "level": level},
             "exception": {"()": f"{__name__}.{ExceptionFile.__name__}", "filename": str(file), "level": "ERROR"},

@@ -60,10 +60,7 @@ PLACES: Final[Mapping[str, tuple[str, ...]]] = {
     "MAX_NUM_LOGIT_BIAS_TOKENS": ("vllm.v1.worker.gpu.sample.logit_bias",),
     "MAX_NUM_STOP_TOKEN_IDS": ("vllm.v1.worker.gpu.sample.logit_bias",),
     "MAX_NUM_BAD_WORDS": ("vllm.envs:VLLM_MAX_NUM_BAD_WORDS", "vllm.v1.worker.gpu.sample.bad_words"),
-    "MAX_BAD_WORDS_TOTAL_TOKENS": (
-        "vllm.envs:VLLM_MAX_BAD_WORDS_TOTAL_TOKENS",
-        "vllm.v1.worker.gpu.sample.bad_words",
-    ),
+    "MAX_BAD_WORDS_TOTAL_TOKENS": ("vllm.envs:VLLM_MAX_BAD_WORDS_TOTAL_TOKENS", "vllm.v1.worker.gpu.sample.bad_words"),
     "RunnerV1Processor": ("vllm.v1.sample.logits_processor.interface:LogitsProcessor",),
     "RunnerV2Processor": ("vllm.v1.worker.gpu.sample.logits_processor.interface:LogitsProcessor",),
     "init_exception_handler": ("vllm.entrypoints.serve.exception_handling.register",),

@@ -359,12 +359,7 @@ async def _run(
         await asyncio.to_thread(_remember, namespaces, name, SavedQuery(query=query, day=day, count=listed.count))
     missing = () if added.cancelled else tuple(pmid for pmid in pmids if pmid not in sent.pmids)
     return FetchReport(
-        listed=listed,
-        known=len(known),
-        revised=len(revised),
-        missing=missing,
-        full_texts=sent.full_texts,
-        added=added,
+        listed=listed, known=len(known), revised=len(revised), missing=missing, full_texts=sent.full_texts, added=added
     )
 
 

@@ -16,11 +16,7 @@ from models.errors import ENCODER_UNAVAILABLE, ModelError
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.namespaces.dense import DenseIndex, folder_name, is_dense, require_tokens
 from retrieval.corpus.namespaces.order import PassageOrder
-from retrieval.corpus.namespaces.settings import (
-    VECTORS,
-    Backends,
-    settings_of,
-)
+from retrieval.corpus.namespaces.settings import VECTORS, Backends, settings_of
 from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
 from retrieval.errors import IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import Rows, VectorIndex

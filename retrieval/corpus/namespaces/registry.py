@@ -20,13 +20,7 @@ from retrieval.corpus.namespaces.dense import FURTHER, fingerprint_key, folder_n
 from retrieval.corpus.namespaces.follower import Follower
 from retrieval.corpus.namespaces.namespace import TOKENS, WORDS, Namespace
 from retrieval.corpus.namespaces.originals import FOLDER as ORIGINALS
-from retrieval.corpus.namespaces.settings import (
-    VECTORS,
-    Backends,
-    NamespaceSettings,
-    settings_of,
-    with_encoders,
-)
+from retrieval.corpus.namespaces.settings import VECTORS, Backends, NamespaceSettings, settings_of, with_encoders
 from retrieval.corpus.store.base import Counts, PassageWriter, Target, checked_name, log_name
 from retrieval.errors import (
     IndexDamaged,

@@ -9,15 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from retrieval.corpus.items import (
-    NO_OPTIONS,
-    Item,
-    ReadOptions,
-    SkippedRecord,
-    TextBuilder,
-    path_of,
-    unreadable_file,
-)
+from retrieval.corpus.items import NO_OPTIONS, Item, ReadOptions, SkippedRecord, TextBuilder, path_of, unreadable_file
 from retrieval.errors import DOCUMENT_TOO_LARGE, DocumentUnreadable
 from retrieval.formats.english import printed_text
 from retrieval.formats.sources import Source

@@ -8,16 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from retrieval.corpus.items import NO_OPTIONS, Item, Reader, ReadOptions, unreadable_file
-from retrieval.corpus.readers import (
-    bioc,
-    json_corpora,
-    ncbi_xml,
-    pdf,
-    plain,
-    reference_files,
-    tables,
-    web_page,
-)
+from retrieval.corpus.readers import bioc, json_corpora, ncbi_xml, pdf, plain, reference_files, tables, web_page
 from retrieval.corpus.readers.guess import guess_kind
 from retrieval.corpus.readers.labels import dailymed
 from retrieval.corpus.readers.office import slides, word, workbook

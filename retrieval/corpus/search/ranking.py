@@ -8,13 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from retrieval.errors import NamespaceInvalid
-from retrieval.lexical.fusion import (
-    EVEN,
-    MEDRAG_RRF_K,
-    RRF_K,
-    hybrid_fusion,
-    reciprocal_rank_fusion,
-)
+from retrieval.lexical.fusion import EVEN, MEDRAG_RRF_K, RRF_K, hybrid_fusion, reciprocal_rank_fusion
 from retrieval.passages import Document, Hit, Passage
 
 # A name of ``RANKERS``, "dense:ENCODER", or two or more rankers joined by "+".

@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from retrieval.corpus.store import schema
-from retrieval.corpus.store.base import (
-    FILE_ID,
-    TARGETS,
-    JournalEntry,
-    Target,
-)
+from retrieval.corpus.store.base import FILE_ID, TARGETS, JournalEntry, Target
 from retrieval.corpus.store.reader import Dialect, SqlPassageReader
 from retrieval.corpus.store.schema import STORE_NAME, document_of, passage_of, unpack
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store

@@ -162,10 +162,7 @@ _TRAITS: Final = Tag(
     "trait_set", item="trait",
     parts=(Tag("trait_xrefs", item="trait_xref", parts=_plain("db_source", "db_id")), Tag("trait_name")),
 )  # fmt: skip
-_CLASSIFICATION: Final = (
-    *_plain("description", "last_evaluated", "review_status", "fda_recognized_database"),
-    _TRAITS,
-)
+_CLASSIFICATION: Final = (*_plain("description", "last_evaluated", "review_status", "fda_recognized_database"), _TRAITS)
 _PLACE: Final = _plain(
     "status", "assembly_name", "chr", "band", "start", "stop", "inner_start", "inner_stop", "outer_start",
     "outer_stop", "display_start", "display_stop", "assembly_acc_ver", "annotation_release", "alt", "ref",

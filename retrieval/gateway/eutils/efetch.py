@@ -29,9 +29,7 @@ from retrieval.gateway.http_reply import (
 from retrieval.gateway.store.reader import GatewayStore, SegmentLookup
 
 WHOLE: Final = frozenset(("", "null", "xml", "full", "native"))
-_NAMES: Final[Mapping[Database, tuple[str, ...]]] = {
-    "pubmed": ("abstract", "medline", "docsum"),
-}
+_NAMES: Final[Mapping[Database, tuple[str, ...]]] = {"pubmed": ("abstract", "medline", "docsum")}
 _PUBMED_SET: Final = (
     "PubmedArticleSet",
     "-//NLM//DTD PubMedArticle, 1st January 2025//EN|https://dtd.nlm.nih.gov/ncbi/pubmed/out/pubmed_250101.dtd",

@@ -25,17 +25,7 @@ from retrieval.gateway.query.conditions import (
     term_condition,
     whole,
 )
-from retrieval.gateway.query.syntax import (
-    ALL,
-    FIELDS,
-    ORGANISM,
-    Node,
-    Run,
-    SearchField,
-    Term,
-    field_of,
-    terms_of,
-)
+from retrieval.gateway.query.syntax import ALL, FIELDS, ORGANISM, Node, Run, SearchField, Term, field_of, terms_of
 from retrieval.gateway.store.reader import COLUMNS, GatewayStore, words_of
 
 # How strongly a hit in a column indicates that the record is the intended one.

@@ -30,15 +30,7 @@ from retrieval.formats.records import (
     database_of,
 )
 from retrieval.gateway.store import indexing
-from retrieval.gateway.store.reader import (
-    CITATION_COLUMNS,
-    COLUMNS,
-    EDGE,
-    RankFeatures,
-    decode,
-    encode,
-    phrase_of,
-)
+from retrieval.gateway.store.reader import CITATION_COLUMNS, COLUMNS, EDGE, RankFeatures, decode, encode, phrase_of
 
 _CUI: Final = re.compile(r"(CN?)([0-9]{1,8})", re.ASCII)
 _FIRST: Final = {"C": 1_000_000_000, "CN": 2_000_000_000}
@@ -394,10 +386,7 @@ def _is_part(row: Row) -> bool:
 
 def _both_ways(link: Link) -> list[tuple[str, int, str, int, bool]]:
     source, target = int(link.source_uid), int(link.target_uid)
-    return [
-        (link.source, source, link.target, target, link.own),
-        (link.target, target, link.source, source, link.own),
-    ]
+    return [(link.source, source, link.target, target, link.own), (link.target, target, link.source, source, link.own)]
 
 
 def _merged(old: Record, new: Record) -> Record:

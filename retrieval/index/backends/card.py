@@ -120,11 +120,7 @@ class Card:
         on = [one.card_bytes for one in searchers if one.is_on_card]
         off = [one.card_bytes for one in searchers if not one.is_on_card]
         return CardUse(
-            segments=len(on),
-            bytes=sum(on),
-            segments_off=len(off),
-            bytes_off=sum(off),
-            searches_off=searches_off,
+            segments=len(on), bytes=sum(on), segments_off=len(off), bytes_off=sum(off), searches_off=searches_off
         )
 
     def free(self) -> int:

@@ -42,14 +42,7 @@ INDEX_FILE: Final = "index.faiss"
 # Number of candidates to rescore per type, as a factor of k.
 _SAMPLE: Final = 128
 _SAMPLE_K: Final = 10
-_OVER_FETCH: Final[dict[Kind, int]] = {
-    "flat": 1,
-    "sq8": 2,
-    "ivf-sq8": 2,
-    "ivf-pq": 16,
-    "hnsw": 1,
-    "ivf-rabitq": 2,
-}
+_OVER_FETCH: Final[dict[Kind, int]] = {"flat": 1, "sq8": 2, "ivf-sq8": 2, "ivf-pq": 16, "hnsw": 1, "ivf-rabitq": 2}
 _MOST_CANDIDATES: Final = 20_000
 _BLOCK: Final = 8_192
 

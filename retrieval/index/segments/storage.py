@@ -249,10 +249,7 @@ class Committer:
         segments = tuple(self._new_segments(pieces, again, by_number, view))
         live_segments = tuple(self._with_tombstones(live, generation) for live in segments)
         manifest = replace(
-            self.manifest,
-            generation=generation,
-            corpus=corpus,
-            segments=tuple(live.entry for live in live_segments),
+            self.manifest, generation=generation, corpus=corpus, segments=tuple(live.entry for live in live_segments)
         )
         lock = self.storage.publish(manifest)
         return IndexSnapshot(metric=view.metric, generation=manifest.generation, segments=live_segments), manifest, lock

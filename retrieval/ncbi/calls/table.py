@@ -153,23 +153,14 @@ EFETCH_FORMS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = MappingProxyT
         "snp": {"": ("", "json", "xml"), **_SUMMARY, **_ID_LIST},
         "omim": {"": ("", "json", "text"), **_SUMMARY, **_ID_LIST},
         "clinvar": {**_SUMMARY, **_ID_LIST},
-        "pubmed": {
-            "": ("", "xml"),
-            **dict.fromkeys(("abstract", "medline", "docsum"), _TEXT_OR_XML),
-            **_ID_LIST,
-        },
+        "pubmed": {"": ("", "xml"), **dict.fromkeys(("abstract", "medline", "docsum"), _TEXT_OR_XML), **_ID_LIST},
         "nuccore": {
             **dict.fromkeys(("fasta", "gb"), _TEXT_OR_XML),
             **dict.fromkeys(("gbwithparts", "fasta_cds_na", "fasta_cds_aa", "acc"), ("", "text")),
             **_SUMMARY,
             **_ID_LIST,
         },
-        "protein": {
-            **dict.fromkeys(("fasta", "gp", "gb"), _TEXT_OR_XML),
-            "acc": ("", "text"),
-            **_SUMMARY,
-            **_ID_LIST,
-        },
+        "protein": {**dict.fromkeys(("fasta", "gp", "gb"), _TEXT_OR_XML), "acc": ("", "text"), **_SUMMARY, **_ID_LIST},
         "taxonomy": {"": ("", "xml"), **_SUMMARY, **_ID_LIST},
         "medgen": {**_SUMMARY, **_ID_LIST},
     }

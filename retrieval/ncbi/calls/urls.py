@@ -81,10 +81,7 @@ ANYTHING: Final = Searched()
 
 
 def call_regex(
-    sequences: Sequence[str] = (),
-    *,
-    searched: Searched = ANYTHING,
-    endpoints: Collection[Endpoint] = ALL_ENDPOINTS,
+    sequences: Sequence[str] = (), *, searched: Searched = ANYTHING, endpoints: Collection[Endpoint] = ALL_ENDPOINTS
 ) -> str:
     """Return a regular expression over the text between ``[`` and ``]->``; it starts with ``https://``, literally.
 

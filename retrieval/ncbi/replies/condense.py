@@ -142,9 +142,7 @@ def _best_gene(entries: list[OmimRecord], topic_words: frozenset[str]) -> list[t
     return [(gene, None) for gene in ranked[:1]]
 
 
-def _first_of_each(
-    rows: Iterable[tuple[OmimRecord, OmimRecord | None]],
-) -> list[tuple[OmimRecord, OmimRecord | None]]:
+def _first_of_each(rows: Iterable[tuple[OmimRecord, OmimRecord | None]]) -> list[tuple[OmimRecord, OmimRecord | None]]:
     first: dict[str, tuple[OmimRecord, OmimRecord | None]] = {}
     for gene, phenotype in rows:
         first.setdefault(gene.uid, (gene, phenotype))
@@ -388,11 +386,7 @@ def line_of(record: Record, focus: Focus) -> str:
 
 
 def _line(record: Record) -> str:
-    handlers: dict[type, Callable[..., str]] = {
-        SnpRecord: _snp_line,
-        DocRecord: _doc_line,
-        TextRecord: _text_line,
-    }
+    handlers: dict[type, Callable[..., str]] = {SnpRecord: _snp_line, DocRecord: _doc_line, TextRecord: _text_line}
     handler = handlers.get(type(record))
     return handler(record) if handler else r_id(record)
 

@@ -52,9 +52,7 @@ def _from_seq_record(record: Any) -> Record:
     genes = [name for one in record.features for name in one.qualifiers.get("gene", ())]
     letters = str(record.seq) if record.seq.defined else ""
     return _record(
-        (record.id, record.description),
-        (record.annotations.get("organism", ""), source, genes),
-        (letters, len(record)),
+        (record.id, record.description), (record.annotations.get("organism", ""), source, genes), (letters, len(record))
     )
 
 

@@ -51,11 +51,9 @@ class GraphTasks:
         """``form``: true_false, multiple_choice or general."""
         drawer = _Drawer(random.Random(seed))
         world = drawer.world(2 if form == "multiple_choice" else drawer.draw.choice((1, 1, 2)))
-        asks = {
-            "true_false": drawer.true_false,
-            "multiple_choice": drawer.multiple_choice,
-            "general": drawer.general,
-        }[form](world)
+        asks = {"true_false": drawer.true_false, "multiple_choice": drawer.multiple_choice, "general": drawer.general}[
+            form
+        ](world)
         return [self._sample(world.context, form, question, answer) for question, answer in asks]
 
     def _sample(self, context: str, form: str, question: str, answer: str) -> Sample:

@@ -72,8 +72,7 @@ class ReadingTasks:
             parts: tuple[Text, ...] = (Text(answer),)
         else:
             options = MedRagOptions(
-                choices=asked.choices,
-                reasoning="chain_of_thought" if way == "reasoned" else "direct",
+                choices=asked.choices, reasoning="chain_of_thought" if way == "reasoned" else "direct"
             )
             question = read_question(asked.question, options)
             inputs = self.prompts.answering(question, options.reasoning, context.text)

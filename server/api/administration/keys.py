@@ -161,9 +161,7 @@ async def change_key(request: Request, key_id: str) -> Response:
 
 
 @router.delete(
-    "/v1/admin/keys/{key_id}",
-    summary="Revoke a key",
-    responses={200: {"model": ServerKey}, **errors(409, 429, 503)},
+    "/v1/admin/keys/{key_id}", summary="Revoke a key", responses={200: {"model": ServerKey}, **errors(409, 429, 503)}
 )
 async def revoke_key(request: Request, key_id: str) -> Response:
     services: Services = request.app.state.services

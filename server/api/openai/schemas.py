@@ -19,10 +19,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from models.decoding.grammar import choice_grammar, json_grammar
 from models.decoding.types import LoopFinish, Tool, ToolChoice, ToolUse
 from models.types import Grammar
-from server.api.declarations import (
-    OPTIONS,
-    Reply,
-)
+from server.api.declarations import OPTIONS, Reply
 from server.api.http_io import Body
 from server.api.vllm_passthrough.checks import LONGEST, check_shape
 from server.errors import UNSUPPORTED_FIELD, RequestError

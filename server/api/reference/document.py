@@ -80,10 +80,7 @@ def _error_schemas() -> dict[str, Schema]:
     own = {"type": "object", "properties": {"error": error}, "required": ["error"]}
     kinds = {"type": {"enum": sorted(ANTHROPIC_KINDS)}}
     anthropic = {"type": {"const": "error"}, "error": error | {"properties": members | kinds}}
-    return {
-        "Error": own,
-        "AnthropicError": {"type": "object", "properties": anthropic, "required": ["type", "error"]},
-    }
+    return {"Error": own, "AnthropicError": {"type": "object", "properties": anthropic, "required": ["type", "error"]}}
 
 
 def _add_errors(operation: Schema, path: str) -> None:

@@ -20,13 +20,7 @@ from fastapi.responses import JSONResponse
 from models.decoding.tool_calls import tool_format
 from models.errors import UnsupportedParam
 from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
-from server.api.answers.file_search import (
-    FileCitations,
-    FileScope,
-    scope_of,
-    searching_model,
-    take_file_search,
-)
+from server.api.answers.file_search import FileCitations, FileScope, scope_of, searching_model, take_file_search
 from server.api.answers.rendering import Choice, model_for, own_address, side_job, usage_object
 from server.api.answers.session import TIMEOUT_HEADER, Answers, Indexed, fan_out
 from server.api.answers.site_tools import take_site_tools
@@ -254,11 +248,7 @@ class _Answer:
             (ToolItems if body.site_tools else ResponseItems)(stem, decode)
             if scope is None
             else FileItems(
-                stem,
-                FileCitations(scope),
-                body.messages[-1].content,
-                with_results=body.wants_results,
-                decode=decode,
+                stem, FileCitations(scope), body.messages[-1].content, with_results=body.wants_results, decode=decode
             )
         )
         self._numbers = count()

@@ -25,14 +25,7 @@ from server.api.openai.schemas import (
     refuse_other_parts,
     tool_use_of,
 )
-from server.api.responses.functions import (
-    FUNCTION_ITEMS,
-    Content,
-    FunctionChoice,
-    FunctionTools,
-    joined,
-    text_of,
-)
+from server.api.responses.functions import FUNCTION_ITEMS, Content, FunctionChoice, FunctionTools, joined, text_of
 from server.api.responses.state import NOTHING_KEPT, Kept
 from server.api.vllm_passthrough.history import CLIENTS_OWN, SKIPPED
 from server.errors import UNSUPPORTED_FIELD, RequestError

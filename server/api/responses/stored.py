@@ -56,9 +56,7 @@ def _shown(request: Request, stored: StoredResponse) -> dict[str, Any]:
 
 
 @router.get(
-    _RESPONSE,
-    summary="Return a stored response",
-    responses={200: {"model": ResponseReply}, **errors(404, 422)},
+    _RESPONSE, summary="Return a stored response", responses={200: {"model": ResponseReply}, **errors(404, 422)}
 )
 async def get_response(request: Request, response_id: str) -> Response:
     if request.query_params.get("stream") == "true":

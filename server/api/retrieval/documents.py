@@ -196,10 +196,7 @@ async def update(request: Request, name: str) -> Response:
 
 
 @router.post(
-    "/v1/namespaces/{name}/verify",
-    summary="Verify the content",
-    openapi_extra=Reads(NoBody, [WAIT]),
-    responses=_CHANGE,
+    "/v1/namespaces/{name}/verify", summary="Verify the content", openapi_extra=Reads(NoBody, [WAIT]), responses=_CHANGE
 )
 async def verify(request: Request, name: str) -> Response:
     """Verify the namespace without changing it; blocks changes and costs as much as reading everything."""
@@ -372,9 +369,7 @@ async def get_job(request: Request, job_id: str) -> Response:
 
 
 @router.delete(
-    "/v1/jobs/{job_id}",
-    summary="Cancel a job; 202 where it stops at its next step",
-    responses=JOB | errors(404),
+    "/v1/jobs/{job_id}", summary="Cancel a job; 202 where it stops at its next step", responses=JOB | errors(404)
 )
 async def cancel_job(request: Request, job_id: str) -> Response:
     """Cancel a job; 202 where it runs and stops at its next step."""

@@ -233,10 +233,7 @@ class QueryBody(UpdateBody):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"term": "asthma"}]})
     term: Annotated[str, Field(max_length=100_000), AfterValidator(words)] | None = None
-    keywords: Annotated[
-        list[Annotated[str, Field(max_length=500), AfterValidator(words)]],
-        Field(max_length=50),
-    ] = []
+    keywords: Annotated[list[Annotated[str, Field(max_length=500), AfterValidator(words)]], Field(max_length=50)] = []
     with_reviews: bool = True
     date_from: Day | None = None
     date_to: Day | None = None

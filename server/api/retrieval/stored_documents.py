@@ -233,9 +233,7 @@ async def get_file(request: Request, name: str, document: str) -> Response:
 @router.get(
     _DOCUMENT,
     summary="Open a document: its record and its passages",
-    openapi_extra={
-        "parameters": [_integer("limit", 1, _MAX_PASSAGES, 200), _integer("offset", 0, 1_000_000_000, 0)],
-    },
+    openapi_extra={"parameters": [_integer("limit", 1, _MAX_PASSAGES, 200), _integer("offset", 0, 1_000_000_000, 0)]},
     responses={200: {"model": OpenedDocument}, **_READ_ERRORS},
 )
 async def get_document(request: Request, name: str, document: str) -> Response:

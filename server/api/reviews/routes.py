@@ -174,11 +174,7 @@ async def _exclusions(
     return tuple(found.values())
 
 
-@router.delete(
-    _REVIEW,
-    summary="Delete a review",
-    responses={200: {"model": ReviewDeleted}, **errors(404)},
-)
+@router.delete(_REVIEW, summary="Delete a review", responses={200: {"model": ReviewDeleted}, **errors(404)})
 async def delete_review(request: Request, review_id: str) -> Response:
     """Delete a review; a run that goes on is stopped."""
     services: Services = request.app.state.services
@@ -227,9 +223,7 @@ async def _submitted(request: Request, review_id: str, kind: str) -> Response:
     response_class=Response,
     responses={200: {"content": {"*/*": _TEXT}}, **errors(400, 404, 429)},
     openapi_extra={
-        "parameters": [
-            {**parameter("format", "query", {"type": "string", "enum": list(FORMATS)}), "required": True},
-        ]
+        "parameters": [{**parameter("format", "query", {"type": "string", "enum": list(FORMATS)}), "required": True}]
     },
 )
 async def export_review(request: Request, review_id: str) -> Response:

@@ -30,10 +30,7 @@ from server.egress.recognition.vocabulary import Vocabulary
 IsReceived = Callable[[str], bool]
 DATABASES: Final = ("gene", "snp", "omim", "clinvar", "pubmed", "pmc", "nuccore", "protein", "taxonomy", "medgen")
 _FORMAT: Final = {"retmode": ("json", "xml")}
-_PAGE: Final = {
-    "retmax": ("1", "2", "3", "5", "10", "20", "50", "100", "9999"),
-    "retstart": ("0", "20", "100"),
-}
+_PAGE: Final = {"retmax": ("1", "2", "3", "5", "10", "20", "50", "100", "9999"), "retstart": ("0", "20", "100")}
 _YEARS: Final = ("2000", "2005", "2010", "2015", "2020", "2025")
 _HITS: Final = dict.fromkeys(("HITLIST_SIZE", "DESCRIPTIONS", "ALIGNMENTS"), ("1", "5", "10", "20", "50", "100"))
 _BLAST_FORMAT: Final = ("XML", "Text", "JSON2_S", "Tabular")

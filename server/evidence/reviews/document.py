@@ -11,15 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from server.evidence.reviews.differences import ReviewDifference, review_difference
-from server.methods.shared.evidence_table import (
-    REVIEW,
-    TABLE,
-    EvidenceRow,
-    Exclusion,
-    Finding,
-    Review,
-    review_of,
-)
+from server.methods.shared.evidence_table import REVIEW, TABLE, EvidenceRow, Exclusion, Finding, Review, review_of
 
 # What a cell of an export says where the article states nothing.
 NOT_STATED: Final = "not stated"

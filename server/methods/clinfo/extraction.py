@@ -35,9 +35,7 @@ async def extract(question: str, kept: Sequence[Screened], gate: Gate, most: int
     }
     levels = {one.article.key: one.article.level for one in kept}
     picked = level_first(
-        reading.quotes(most),
-        lambda one: logit(one.relevance),
-        lambda one: levels[keys[one.evidence][0]],
+        reading.quotes(most), lambda one: logit(one.relevance), lambda one: levels[keys[one.evidence][0]]
     )
     pairs = _disagreeing(reading, picked, {evidence: key for evidence, (key, _) in keys.items()})
     shown = [*picked, *dict.fromkeys(other for _, other in pairs if other not in picked)]

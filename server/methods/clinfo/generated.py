@@ -19,13 +19,7 @@ from models.errors import ArrowheadError
 from models.types import Delta, GenerateParams, Grammar
 from server.methods.clinfo.judging import AT_ONCE, Judge, shown
 from server.methods.clinfo.literature import Article
-from server.methods.clinfo.queries import (
-    MAX_CLAUSES,
-    Clause,
-    Query,
-    clean_name,
-    plain_words,
-)
+from server.methods.clinfo.queries import MAX_CLAUSES, Clause, Query, clean_name, plain_words
 from server.methods.clinfo.screening import Screened
 from server.methods.clinfo.statements import Claim, is_verbatim
 from server.methods.shared.evidence_table import FINDINGS, Finding
@@ -190,12 +184,7 @@ def query_grammar(most: int) -> Grammar:
 
 
 def _object(members: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": dict(members),
-        "required": list(members),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": dict(members), "required": list(members), "additionalProperties": False}
 
 
 def read_queries(read: Any, most: int) -> tuple[Query, ...]:

@@ -9,15 +9,7 @@ from typing import Any, Final
 
 from models.decoding.types import LoopUsage
 from retrieval.references.csl import reference_line
-from server.methods.base import (
-    AnswerOutcome,
-    Done,
-    Event,
-    Evidence,
-    Reference,
-    TextDelta,
-    TranscriptDelta,
-)
+from server.methods.base import AnswerOutcome, Done, Event, Evidence, Reference, TextDelta, TranscriptDelta
 from server.methods.clinfo.literature import LEVELS, Article, Level
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.clinfo.queries import Query as Asked

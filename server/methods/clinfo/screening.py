@@ -29,13 +29,7 @@ from server.methods.shared.word_overlap import question_stems, rarity, share_of,
 
 _T = TypeVar("_T")
 Reason = Literal[
-    "relevant",
-    "not_relevant",
-    "judged_irrelevant",
-    "retracted",
-    "no_abstract",
-    "date",
-    "publication_type",
+    "relevant", "not_relevant", "judged_irrelevant", "retracted", "no_abstract", "date", "publication_type"
 ]
 REASONS: Final[Mapping[Reason, str]] = {
     "relevant": "relevant",

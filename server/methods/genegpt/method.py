@@ -60,13 +60,7 @@ from server.methods.base import (
 from server.methods.genegpt.answer_splitter import AnswerSplitter
 from server.methods.genegpt.judging import ReadingLedger
 from server.methods.genegpt.parts import PartsLedger, numbered
-from server.methods.genegpt.prompt import (
-    COT_TRIGGER,
-    MASKS,
-    Prompt,
-    one_line,
-    resolve_mask,
-)
+from server.methods.genegpt.prompt import COT_TRIGGER, MASKS, Prompt, one_line, resolve_mask
 from server.methods.genegpt.questions import ParsedQuestion, QuestionReader, has_identifier
 from server.methods.genegpt.report import Ledger
 from server.methods.shared.call_lines import call_line, summary

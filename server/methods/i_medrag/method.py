@@ -57,12 +57,7 @@ from server.methods.medrag.context import evidence_of
 from server.methods.medrag.method import MedRag
 from server.methods.medrag.reading import ANSWER_TOKENS, SLACK
 from server.methods.medrag.report import Closing, abstention, closing_events, details_of, retrieved
-from server.methods.medrag.request import (
-    MAX_QUERIES,
-    IMedRagOptions,
-    ParsedQuestion,
-    parse_iterated,
-)
+from server.methods.medrag.request import MAX_QUERIES, IMedRagOptions, ParsedQuestion, parse_iterated
 from server.methods.shared.generation import Generations, PromptFormatter, params_of
 from server.methods.shared.passages import Passages, PassageSource
 from server.methods.shared.reading.gate import Gate
@@ -287,10 +282,7 @@ class _Run:
         ``writing`` is the number of tokens to be generated after it.
         """
         engine = self._engine
-        around = max(
-            self._length(self.prompts.ask(self.rounds, "")),
-            self._length(self.prompts.final("")),
-        )
+        around = max(self._length(self.prompts.ask(self.rounds, "")), self._length(self.prompts.final("")))
         room = engine.max_model_len - around - max(writing, self.lengths.ask) - SLACK
         text, left_out = history_text(self.rounds.history, lambda part: len(engine.tokenizer.encode(part)), room)
         self.details["history_left_out"] = left_out

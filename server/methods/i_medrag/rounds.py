@@ -52,11 +52,7 @@ _ANALYSIS: Final = 240
 _QUERY: Final = 160
 _SUB_TOKENS: Final = 256
 _LEAST_SUB: Final = 48
-_NO_ANSWER: Final = {
-    "nothing_found": "no passage was found",
-    "failed": "no answer: it failed",
-    "cut_off": "no answer",
-}
+_NO_ANSWER: Final = {"nothing_found": "no passage was found", "failed": "no answer: it failed", "cut_off": "no answer"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,12 +168,7 @@ class Extraction:
         details |= {"abstained": extract.is_refusal, "citations": extract.records, "cited": list(extract.numbers)}
         details |= {"reason": extract.note} if extract.is_refusal else {}
         details |= {"answer_letter": extract.letter} if self.question.choices else {}
-        yield Done(
-            answer=extract.plain,
-            usage=extract.usage,
-            details=details,
-            outcome=extract.outcome,
-        )
+        yield Done(answer=extract.plain, usage=extract.usage, details=details, outcome=extract.outcome)
 
     def _details(self, gathered: Gathered) -> dict[str, Any]:
         return details_of(self.method, "extractive", self.question, self.options) | gathered.record

@@ -16,15 +16,7 @@ from pydantic import AfterValidator, Field
 from models.types import Grammar
 from retrieval.corpus.search.ranking import MAX_K, RANKERS, Retriever, is_retriever
 from server.methods.shared.choices import listed_choices, one_line
-from server.methods.shared.options import (
-    Choices,
-    Flag,
-    Namespaces,
-    NumSentences,
-    checked,
-    refuse,
-    validated,
-)
+from server.methods.shared.options import Choices, Flag, Namespaces, NumSentences, checked, refuse, validated
 from server.methods.shared.passages import PassageQuery
 from server.methods.shared.reading.gate import DEFAULT_SENTENCES
 from server.methods.shared.synthesis import Synthesis

@@ -35,13 +35,7 @@ from server.methods.shared.outcomes import listed
 from server.methods.shared.passages import Gathered
 from server.methods.shared.reading.gate import Gate
 from server.methods.shared.synthesis import Synthesis, choose_synthesis
-from server.methods.weiseeule.library import (
-    CountedKeyword,
-    KeywordSearch,
-    KeywordsRanked,
-    Library,
-    LibrarySource,
-)
+from server.methods.weiseeule.library import CountedKeyword, KeywordSearch, KeywordsRanked, Library, LibrarySource
 from server.methods.weiseeule.recommend import Recommendation, Summarizer
 from server.methods.weiseeule.request import (
     KeywordQuestion,

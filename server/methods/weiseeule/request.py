@@ -21,22 +21,11 @@ from retrieval.corpus.search.ranking import MAX_K
 from retrieval.lexical.question_keywords import Keyword, parse_marked
 from server.methods.base import OptionInvalid
 from server.methods.shared.generation import Generations, PromptFormatter, prompt_text
-from server.methods.shared.options import (
-    Flag,
-    Namespaces,
-    NumSentences,
-    refuse,
-    validated,
-)
+from server.methods.shared.options import Flag, Namespaces, NumSentences, refuse, validated
 from server.methods.shared.passages import PassageQuery
 from server.methods.shared.reading.gate import DEFAULT_SENTENCES
 from server.methods.shared.synthesis import Synthesis
-from server.methods.weiseeule.library import (
-    Matching,
-    Restriction,
-    TextSearch,
-    WeiseRetriever,
-)
+from server.methods.weiseeule.library import Matching, Restriction, TextSearch, WeiseRetriever
 
 MAX_KEYWORDS: Final = 32
 MAX_ARTICLES: Final = 50

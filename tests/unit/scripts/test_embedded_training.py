@@ -100,8 +100,7 @@ def test_only_what_the_model_writes_is_learnt() -> None:
 def test_copying_works_before_any_training() -> None:
     """Freshly built, the model repeats a text it has seen before: the closed-form weights do what they say."""
     model = build_model(
-        Plan(tokens=1, seed=7, batch_tokens=1, learning_rate=0.0, layers=5, width=256, inner=640),
-        TOKENIZER,
+        Plan(tokens=1, seed=7, batch_tokens=1, learning_rate=0.0, layers=5, width=256, inner=640), TOKENIZER
     )
     right = total = 0
     for seed in range(8):

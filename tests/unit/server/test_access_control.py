@@ -16,14 +16,7 @@ from server.auth.authentication import ApiKeyLookup, FileKeyStore, Principal
 from server.auth.first_key import MAX_TRIES, FirstKey
 from server.auth.keys import NewKey, Scopes
 from server.auth.rate_limits import LocalRateLimiter
-from server.errors import (
-    FIRST_KEY_NEEDED,
-    FORBIDDEN_ORIGIN,
-    HOST_INVALID,
-    KEY_FULL,
-    UNAUTHORIZED,
-    RequestError,
-)
+from server.errors import FIRST_KEY_NEEDED, FORBIDDEN_ORIGIN, HOST_INVALID, KEY_FULL, UNAUTHORIZED, RequestError
 from server.middleware import SETUP_PATH, AccessControl, host_name, is_same_origin, is_subresource
 from server.settings.server import ServerSettings, origin_of
 

@@ -15,11 +15,7 @@ from retrieval.formats.untrusted_input import DeclaredXml, refuse_declarations
 from retrieval.passages import Document
 
 ARCHIVE: Final = "zip"
-MAIN_PARTS: Final = {
-    "word/document.xml": "docx",
-    "ppt/presentation.xml": "pptx",
-    "xl/workbook.xml": "xlsx",
-}
+MAIN_PARTS: Final = {"word/document.xml": "docx", "ppt/presentation.xml": "pptx", "xl/workbook.xml": "xlsx"}
 # The first file of OpenDocument and EPUB, and one of every package of Office.
 _PACKAGES: Final = ("mimetype", "[Content_Types].xml")
 _MAX_UNPACKED: Final = 512 * 2**20

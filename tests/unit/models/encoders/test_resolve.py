@@ -64,8 +64,7 @@ def test_older_and_newer_poolings_are_read(folder: Path, pooling: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    "pooling",
-    [{}, {"pooling_mode": "max"}, {"pooling_mode": ["cls", "mean"]}, {"pooling_mode_lasttoken": True}],
+    "pooling", [{}, {"pooling_mode": "max"}, {"pooling_mode": ["cls", "mean"]}, {"pooling_mode_lasttoken": True}]
 )
 def test_other_poolings_are_refused(folder: Path, pooling: dict[str, Any]) -> None:
     """Also none and two of them."""

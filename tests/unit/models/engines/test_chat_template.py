@@ -237,10 +237,7 @@ def test_a_template_is_rendered_as_transformers_does(tmp_path: Path, name: str) 
     FAMILIES["build_tokenizer"](FAMILIES["FAMILIES"][name], tmp_path)
     fast = AutoTokenizer.from_pretrained(tmp_path)
     source = template_source(fast.chat_template)
-    chats = [
-        [turn("user", "Which gene?")],
-        [turn("user", "a"), turn("assistant", "b"), turn("user", 'c < d & "e"')],
-    ]
+    chats = [[turn("user", "Which gene?")], [turn("user", "a"), turn("assistant", "b"), turn("user", 'c < d & "e"')]]
     tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}]
     for chat in chats:
         for more in ({}, {"add_generation_prompt": True}, {"tools": tools, "enable_thinking": False}):

@@ -16,8 +16,7 @@ from models.torch_runtime.openmp import limit_spin_count, run_in_new_thread
 
 
 @pytest.mark.parametrize(
-    ("given", "spins"),
-    [({}, "20000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
+    ("given", "spins"), [({}, "20000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)]
 )
 def test_helpers_limit_spin_count_unless_their_owner_says_otherwise(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, str], spins: str | None

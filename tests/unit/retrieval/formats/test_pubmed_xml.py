@@ -41,9 +41,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Article], lis
     return [e for e in entries("pubmed", path) if isinstance(e, Article)], list(pubmed.articles(world))
 
 
-def test_records_come_back_as_they_were_written(
-    sample: tuple[list[Article], list[pubmed.ArticleFacts]],
-) -> None:
+def test_records_come_back_as_they_were_written(sample: tuple[list[Article], list[pubmed.ArticleFacts]]) -> None:
     """Titles with markup and entities, labelled abstracts, authors in every script, notices."""
     found, facts = sample
     assert len(found) == len(facts) == 300

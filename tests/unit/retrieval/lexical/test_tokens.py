@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.function_words import FUNCTION_WORDS
-from retrieval.lexical.tokens import (
-    atoms_of,
-    atoms_without_offsets,
-    index_terms,
-    query_groups,
-    query_terms,
-    tokenize,
-)
+from retrieval.lexical.tokens import atoms_of, atoms_without_offsets, index_terms, query_groups, query_terms, tokenize
 
 SPELLINGS = [
     ("IL-6", "IL6", "il6", "IL 6", "il‑6", "IL–6", "Il_6"),
@@ -67,13 +60,7 @@ def test_every_spelling_of_a_name_is_found_by_every_other(spellings: tuple[str, 
 
 @pytest.mark.parametrize(
     ("asked", "written"),
-    [
-        ("IL-6", "IL-16"),
-        ("interleukin", "IL-6"),
-        ("BRCA3", "5 of BRCA1/2"),
-        ("CD4+", "CD8 T"),
-        ("106", "10⁶ cells"),
-    ],
+    [("IL-6", "IL-16"), ("interleukin", "IL-6"), ("BRCA3", "5 of BRCA1/2"), ("CD4+", "CD8 T"), ("106", "10⁶ cells")],
 )
 def test_other_names_share_no_joined_term(asked: str, written: str) -> None:
     """A number alone makes no name alike."""

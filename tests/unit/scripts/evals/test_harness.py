@@ -158,15 +158,7 @@ def test_the_digest_is_of_what_is_asked_not_of_how() -> None:
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [
-        (None, None),
-        ("2", 2.0),
-        ("0", 0.0),
-        ("-3", 0.0),
-        ("9999", 120.0),
-        ("nan", None),
-        ("soon", None),
-    ],
+    [(None, None), ("2", 2.0), ("0", 0.0), ("-3", 0.0), ("9999", 120.0), ("nan", None), ("soon", None)],
 )
 def test_retry_after_is_a_number_of_seconds(header: str | None, seconds: float | None) -> None:
     """At most two minutes."""

@@ -11,14 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from scripts.training.lora import (
-    LoraShape,
-    adapter_parameters,
-    add_adapter,
-    load_adapter,
-    save_adapter,
-    shape_of,
-)
+from scripts.training.lora import LoraShape, adapter_parameters, add_adapter, load_adapter, save_adapter, shape_of
 
 IDS = torch.tensor([[3, 5, 8]])
 SHAPE = LoraShape(rank=4, alpha=4)

@@ -9,15 +9,7 @@ from fastapi.testclient import TestClient
 from jsonschema import Draft202012Validator
 from pydantic import ConfigDict
 
-from server.api.declarations import (
-    TIMEOUT,
-    Reads,
-    Reply,
-    Schema,
-    errors,
-    streamed,
-    with_unused,
-)
+from server.api.declarations import TIMEOUT, Reads, Reply, Schema, errors, streamed, with_unused
 from server.api.http_io import Body
 
 

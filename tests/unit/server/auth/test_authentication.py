@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 
 from server.auth import authentication
-from server.auth.authentication import (
-    OPERATOR,
-    ApiKeyLookup,
-    FileKeyStore,
-    Principal,
-    access_lines,
-    named_keys,
-)
+from server.auth.authentication import OPERATOR, ApiKeyLookup, FileKeyStore, Principal, access_lines, named_keys
 from server.auth.keys import KeyStoreError, NewKey, Scopes
 from server.cli.doctor import examine
 from server.egress.policy import EgressPolicy

@@ -63,10 +63,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("gateway import list", MODELS | SERVING | {"faiss", "tantivy"}),
         ("graph status", MODELS | SERVING | {"faiss", "tantivy"}),
         ("models", MODELS | SERVING | INDICES),
-        (
-            "namespace list",
-            MODELS | SERVING | {"faiss", "tantivy", "server.evidence.passages", "server.methods.base"},
-        ),
+        ("namespace list", MODELS | SERVING | {"faiss", "tantivy", "server.evidence.passages", "server.methods.base"}),
         ("namespace add notes {home}/note.txt", MODELS | SERVING | {"faiss"}),
         ("search glucose -n notes --retriever bm25", MODELS | SERVING | {"faiss"}),
         ("search glucose -n notes", ENCODERS | SERVING),

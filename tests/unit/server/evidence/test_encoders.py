@@ -57,9 +57,7 @@ def test_the_settings_reach_the_remote_encoder(
 
     ((only, _),) = made
     assert only == RemoteEncoderOptions(
-        url="http://10.0.0.1:8100",
-        references=tmp_path / "arrowhead" / "encoders",
-        api_key="hush",
+        url="http://10.0.0.1:8100", references=tmp_path / "arrowhead" / "encoders", api_key="hush"
     )
 
 

@@ -49,15 +49,7 @@ def _spoke_says(seen: Seen) -> Answer:
     reply = [
         {"data": {"id": 1, "neo4j_type": "Disease", "neo4j_root": 1, "properties": disease}},
         {"data": {"id": 2, "neo4j_type": "Compound", "properties": compound}},
-        {
-            "data": {
-                "id": 3,
-                "source": 2,
-                "target": 1,
-                "neo4j_type": "TREATS_CtD",
-                "properties": {"source": "X"},
-            }
-        },
+        {"data": {"id": 3, "source": 2, "target": 1, "neo4j_type": "TREATS_CtD", "properties": {"source": "X"}}},
     ]
     return Answer(body=json.dumps(reply).encode())
 

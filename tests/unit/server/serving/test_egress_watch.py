@@ -71,10 +71,7 @@ def test_the_table_of_sockets_has_the_sessions_own(tmp_path: Path) -> None:
             f"import socket\ns = socket.create_connection(('127.0.0.1', {port}))\nprint('open', flush=True)\ninput()"
         )
         process = subprocess.Popen(
-            [sys.executable, "-I", "-c", program],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,
+            [sys.executable, "-I", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         try:
             assert process.stdout is not None and process.stdout.readline() == b"open\n"

@@ -67,11 +67,7 @@ def test_the_file_in_the_xdg_folder_is_found(monkeypatch: pytest.MonkeyPatch, tm
         ("ARROWHEAD_AUDIT__LEVEL", "all", "ARROWHEAD_AUDIT__LEVEL (audit.level)"),
         ("ARROWHEAD_AUDIT__ON_FAILURE", "ignore", "ARROWHEAD_AUDIT__ON_FAILURE (audit.on_failure)"),
         ("ARROWHEAD_AUDIT__MAX_BYTES", "10", "ARROWHEAD_AUDIT__MAX_BYTES (audit.max_bytes)"),
-        (
-            "ARROWHEAD_SERVER__CORS_ORIGINS",
-            "*",
-            "(server.cors_origins): '*' is no origin",
-        ),
+        ("ARROWHEAD_SERVER__CORS_ORIGINS", "*", "(server.cors_origins): '*' is no origin"),
         ("ARROWHEAD_SERVER__CORS_ORIGINS", "https://lab.example/page", "is no origin"),
         ("ARROWHEAD_SERVER__API_KEYS", "short", "ARROWHEAD_SERVER__API_KEYS"),
         ("ARROWHEAD_EGRESS__MODE", "ncbi", "ARROWHEAD_NCBI__EMAIL (ncbi.email)"),

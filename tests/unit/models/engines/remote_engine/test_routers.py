@@ -65,9 +65,7 @@ ROUTERS = [
         marks=pytest.mark.skipif(shutil.which("haproxy") is None, reason="HAProxy is not installed"),
     ),
     pytest.param(
-        vllm_router,
-        id="vllm-router",
-        marks=pytest.mark.skipif(VLLM_ROUTER is None, reason="pip install vllm-router"),
+        vllm_router, id="vllm-router", marks=pytest.mark.skipif(VLLM_ROUTER is None, reason="pip install vllm-router")
     ),
 ]
 

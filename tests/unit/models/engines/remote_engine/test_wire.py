@@ -25,8 +25,7 @@ from models.types import GenerateParams, Grammar
 
 DIALECT = Dialect(model="m", max_model_len=100)
 FREE = Grammar(
-    "structural_tag",
-    json.dumps({"format": {"type": "triggered_tags", "triggers": ["[https://"], "tags": []}}),
+    "structural_tag", json.dumps({"format": {"type": "triggered_tags", "triggers": ["[https://"], "tags": []}})
 )
 
 

@@ -91,9 +91,7 @@ def test_a_killed_server_takes_its_engine_and_the_engines_workers_with_it(
 
 
 @pytest.mark.server
-def test_a_released_guard_ends_and_leaves_the_processes_alone(
-    server: tuple[subprocess.Popen[str], list[int]],
-) -> None:
+def test_a_released_guard_ends_and_leaves_the_processes_alone(server: tuple[subprocess.Popen[str], list[int]]) -> None:
     """After an orderly end the guard has nothing to do, whatever becomes of the ids."""
     process, (engine, worker, helper) = server
     assert process.stdin is not None and process.stdout is not None

@@ -225,10 +225,7 @@ def test_a_statpearls_chapter_has_its_bold_headings(tmp_path: Path) -> None:
     assert slices(found) == [
         ("Continuing Education Activity", "Cold urticaria is a rare wheal."),
         ("Treatment / Management", "Avoid the cold."),
-        (
-            "Treatment / Management > Antihistamines",
-            "Up to 4 times the dose (40 mg) is given.\nFirst step",
-        ),
+        ("Treatment / Management > Antihistamines", "Up to 4 times the dose (40 mg) is given.\nFirst step"),
     ]
     document = found.document
     assert (document.document_id, document.title, document.date) == ("NBK:430685", "Cold Urticaria", 20240105)
@@ -299,9 +296,7 @@ def test_powers_stay_powers_in_titles_sections_and_tables(tmp_path: Path) -> Non
     text = jats(body=body).replace("On IL-6", "10<sup>5</sup> copies<xref ref-type='fn'><sup>1</sup></xref>")
     (found,) = parsed_documents(list(ncbi_xml.read_pmc(saved(tmp_path / "a.xml", text))))
     assert found.document.title == "10⁵ copies"
-    assert slices(found) == [
-        ("At 10⁹/L", "From 10⁵ to 10² copies (3.2 × 10⁻⁴), 50 mg/m² twice.\nn | 10³"),
-    ]
+    assert slices(found) == [("At 10⁹/L", "From 10⁵ to 10² copies (3.2 × 10⁻⁴), 50 mg/m² twice.\nn | 10³")]
 
 
 def test_a_corpus_of_beir_is_read_line_by_line(tmp_path: Path) -> None:

@@ -11,17 +11,7 @@ from pathlib import Path
 import pytest
 from Bio import Blast
 from Bio.Blast import NCBIXML
-from blast_data import (
-    GENE,
-    PROTEIN,
-    coding,
-    finished,
-    get,
-    make_site,
-    needs_blast,
-    put,
-    refusal,
-)
+from blast_data import GENE, PROTEIN, coding, finished, get, make_site, needs_blast, put, refusal
 
 from retrieval.formats.records import SequenceSegment
 from retrieval.gateway.blast.process import RunLimits

@@ -100,10 +100,7 @@ def test_a_group_is_an_author_beside_persons() -> None:
         "<AuthorList><Author><CollectiveName>RECOVERY Collaborative Group</CollectiveName></Author>"
         "<Author><LastName>Horby</LastName><ForeName>Peter</ForeName><Initials>P</Initials></Author></AuthorList>"
     )
-    assert item["author"] == [
-        {"literal": "RECOVERY Collaborative Group"},
-        {"family": "Horby", "given": "Peter"},
-    ]
+    assert item["author"] == [{"literal": "RECOVERY Collaborative Group"}, {"family": "Horby", "given": "Peter"}]
 
 
 def test_an_author_marked_as_invalid_is_left_out() -> None:

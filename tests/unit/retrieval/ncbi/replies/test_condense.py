@@ -9,14 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.ncbi.replies.condense import condense, sanitize
-from retrieval.ncbi.replies.records import (
-    FailedRecord,
-    GeneRecord,
-    IdList,
-    OmimRecord,
-    RecordList,
-    SnpRecord,
-)
+from retrieval.ncbi.replies.records import FailedRecord, GeneRecord, IdList, OmimRecord, RecordList, SnpRecord
 from retrieval.types import Focus
 
 PSMB10 = GeneRecord(

@@ -64,12 +64,7 @@ def json2(start: int, stop: int, strand: str) -> str:
 
 def test_a_hit_on_the_minus_strand_is_the_same_in_every_form() -> None:
     """Its first position is the greater one, its accession has the version."""
-    forms = (
-        TEXT,
-        xml(48408342, 48408313, -1),
-        xml2(48408342, 48408313, "Minus"),
-        json2(48408342, 48408313, "Minus"),
-    )
+    forms = (TEXT, xml(48408342, 48408313, -1), xml2(48408342, 48408313, "Minus"), json2(48408342, 48408313, "Minus"))
     results = {parse_blast(form) for form in forms}
 
     assert len(results) == 1
@@ -80,10 +75,7 @@ def test_a_hit_on_the_minus_strand_is_the_same_in_every_form() -> None:
 
 @pytest.mark.parametrize(
     ("start", "stop", "frame", "places"),
-    [
-        (48408313, 48408342, 1, (48408313, 48408342)),
-        (48408313, 48408342, -2, (48408342, 48408313)),
-    ],
+    [(48408313, 48408342, 1, (48408313, 48408342)), (48408313, 48408342, -2, (48408342, 48408313))],
 )
 def test_a_translated_subject_has_the_places_of_its_nucleotides(
     start: int, stop: int, frame: int, places: tuple[int, int]

@@ -130,10 +130,7 @@ def test_added_items_and_deltas_make_the_final_items(events: Sequence[Event]) ->
     the message holds the whole answer."""
     items, wires = _built(events)
     final = [
-        {
-            "type": item["type"],
-            "texts": [part["text"] for part in item.get("summary") or item.get("content") or ()],
-        }
+        {"type": item["type"], "texts": [part["text"] for part in item.get("summary") or item.get("content") or ()]}
         for item in items.items
     ]
     done = sorted(wire["output_index"] for wire in wires if wire["type"] == "response.output_item.done")

@@ -40,14 +40,8 @@ async def test_nothing_is_quoted_where_nothing_answers() -> None:
 
 async def test_of_nearly_equal_quotes_the_better_evidence_goes_first() -> None:
     rows = kept(
-        (
-            "A man of our ward told last winter that steroids do lower mortality in severe disease.",
-            "case reports",
-        ),
-        (
-            "By nine trials with hundreds of people, steroids do lower mortality in severe disease.",
-            "meta-analysis",
-        ),
+        ("A man of our ward told last winter that steroids do lower mortality in severe disease.", "case reports"),
+        ("By nine trials with hundreds of people, steroids do lower mortality in severe disease.", "meta-analysis"),
     )
     conclusion = await extract(QUESTION, rows, lexical_gate(), 1)
     both = await extract(QUESTION, rows, lexical_gate(), 3)

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from server.methods.clinfo.literature import Article, Section
-from server.methods.clinfo.statements import (
-    PUBLICATION_TYPE,
-    design_of,
-    is_verbatim,
-    readable,
-)
+from server.methods.clinfo.statements import PUBLICATION_TYPE, design_of, is_verbatim, readable
 from server.methods.shared.sentences import addresses_reader
 
 

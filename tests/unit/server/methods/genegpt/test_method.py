@@ -33,12 +33,7 @@ def test_defaults_are_the_cards_and_the_servers_limit() -> None:
 
 def test_every_option_is_taken() -> None:
     """All keys at once, each at another value than its default."""
-    given = {
-        "mask": "full",
-        "max_calls": 0,
-        "grammar": "off",
-        "references": False,
-    }
+    given = {"mask": "full", "max_calls": 0, "grammar": "off", "references": False}
     options = parse_options(given, card=CARD, max_calls=10)
 
     assert options.mask == "111111"

@@ -18,16 +18,7 @@ from models.engines.scripted_engine import ByteTokenizer, Rule, ScriptedEngine
 from retrieval.errors import GRAPH_SOURCE_UNAVAILABLE, GraphError
 from retrieval.graph.types import Linked, Mention, Neighbourhood, Node
 from server.engine.lifecycle import EngineLifecycle
-from server.methods.base import (
-    AnswerRequest,
-    Event,
-    Evidence,
-    Message,
-    OptionInvalid,
-    Sampling,
-    Step,
-    TranscriptDelta,
-)
+from server.methods.base import AnswerRequest, Event, Evidence, Message, OptionInvalid, Sampling, Step, TranscriptDelta
 from server.methods.kg_rag.entities import Linker
 from server.methods.kg_rag.method import KgRag, Readers
 from server.methods.shared.empty_states import MORE_STATEMENTS

@@ -218,11 +218,7 @@ async def test_the_second_choice_of_a_case_is_searched_for(bench: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "param"),
-    [
-        ({"synthesis": "magic"}, "arrowhead.synthesis"),
-        ({"sentences": 9}, "arrowhead.sentences"),
-    ],
+    ("options", "param"), [({"synthesis": "magic"}, "arrowhead.synthesis"), ({"sentences": 9}, "arrowhead.sentences")]
 )
 async def test_an_option_that_an_extract_cannot_have_is_refused(
     bench: Any, options: dict[str, Any], param: str

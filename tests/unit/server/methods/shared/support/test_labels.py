@@ -7,13 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.methods.base import Mismatch, SentenceSupport, Source, Support
-from server.methods.shared.support.labels import (
-    AnswerLabels,
-    line_on,
-    outcome_of,
-    rests_on_nothing,
-    sentence_spans,
-)
+from server.methods.shared.support.labels import AnswerLabels, line_on, outcome_of, rests_on_nothing, sentence_spans
 from server.methods.shared.support.quantities import QuantityReader
 from server.methods.shared.support.units import Units
 from server.methods.shared.support.verifier import ClaimVerification
