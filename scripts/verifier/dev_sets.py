@@ -26,6 +26,7 @@ from server.methods.shared.sentences import split_sentences
 
 _SEED: Final = "dev"
 _MOST_ENTRIES: Final = 300
+_MOST_NOTED: Final = 1_200
 _DISTRACTORS: Final = 9
 
 
@@ -139,12 +140,12 @@ def snippet_groups(data: Path) -> list[Group]:
 
 
 def note_groups(data: Path) -> list[Group]:
-    """Return each question to the notes that are held out with the sentences of note and twin; ``data`` has none.
+    """Return questions to the notes that are held out with the sentences of note and twin; ``data`` has none.
 
     Those that do not answer stand there also joined with the one before, as the gate judges them too.
     """
     groups = []
-    for one in read_note_questions(held_out=True):
+    for one in random.Random(_SEED).sample(read_note_questions(held_out=True), _MOST_NOTED):
         beside = [*one.others, *one.of_twin]
         lines = [*one.answers, *beside, *(one.joined[line] for line in beside if line in one.joined)]
         right = [1] * len(one.answers) + [0] * (len(lines) - len(one.answers))

@@ -1,7 +1,8 @@
 """Make samples of twin notes: which sentence answers a question, beside the others of its note and of its like.
 
 ``twin_notes.jsonl`` was written for this project by writers who saw no question of its evaluations. A line has two
-notes that a search would confuse, each with questions that its sentences answer and near ones that none of either does.
+notes that a search would confuse, each with questions that its sentences answer, some with choices, and near ones that
+none of either does.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import json
 import random
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from scripts.verifier.samples import NEITHER, UNTOLD, Sample, verdict_of
+from scripts.verifier.samples import CONTRADICTS, NEITHER, SUPPORTS, UNTOLD, Sample, verdict_of
 from scripts.verifier.study_samples import cut
+from server.methods.shared.reading.gate import whether
 
 TWIN_NOTES: Final = Path(__file__).with_name("twin_notes.jsonl")
 # One pair of notes of so many is left out of training.
@@ -23,6 +25,8 @@ _HELD_OUT: Final = 6
 # What is judged beside others is often joined with the sentence before it.
 _JOINED: Final = 0.25
 _OWN, _TWINS, _NEAR, _NEAR_TWINS = 2, 1, 1, 1
+# Wrong choices of a question that are asked about.
+_WRONG: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,7 @@ def read_note_questions(*, held_out: bool) -> list[NoteQuestion]:
         pair = json.loads(line)
         if (zlib.crc32(pair["a"]["title"].encode()) % _HELD_OUT == _HELD_OUT - 1) == held_out:
             for note, twin in ((pair["a"], pair["b"]), (pair["b"], pair["a"])):
-                found += [_question(one, note, twin) for one in (*note["questions"], *note["near"])]
+                found += [each for one in (*note["questions"], *note["near"]) for each in _questions(one, note, twin)]
     return found
 
 
@@ -68,6 +72,17 @@ def note_samples(questions: Sequence[NoteQuestion], draw: random.Random) -> Iter
 
 def _told(question: NoteQuestion, line: str, draw: random.Random) -> str:
     return cut(question.joined.get(line, line) if draw.random() < _JOINED else line)
+
+
+def _questions(asked: dict[str, Any], note: dict[str, Any], twin: dict[str, Any]) -> Iterator[NoteQuestion]:
+    """Yield a question, and where it lists choices, whether it is the right one and whether some others."""
+    question = _question(asked, note, twin)
+    yield question
+    if choices := asked.get("choices"):
+        right = choices[asked["right"]]
+        yield replace(question, text=whether(right, question.text), verdict=SUPPORTS)
+        for one in [one for one in choices if one != right][:_WRONG]:
+            yield replace(question, text=whether(one, question.text), verdict=CONTRADICTS)
 
 
 def _question(asked: dict[str, Any], note: dict[str, Any], twin: dict[str, Any]) -> NoteQuestion:

@@ -107,7 +107,7 @@ class Run:
         self.network.get_parameter(WORDS).requires_grad_(False)
         self.parameters = {name: one for name, one in network.named_parameters() if one.requires_grad}
         self.optimizer = torch.optim.AdamW(
-            self.parameters.values(), lr=plan.rate, betas=_BETAS, weight_decay=0.01, foreach=True
+            self.parameters.values(), lr=plan.rate, betas=_BETAS, weight_decay=0.01, fused=True
         )
         self.cycle, self.step = 0, 0
         self.log: list[dict[str, Any]] = []

@@ -13,11 +13,7 @@ from scripts.verifier.gate import Asked, by_cosine, outcomes, with_nothing
 POINTS = OperatingPoints(quote=0.3, answer=0.5, verdict=0.7, label=0.2, screen=0.1)
 ROW: dict[str, Any] = {"must": ["niacin"], "not_in_data": False, "yes_no": None}
 LINES = ("Pellagra. It is treated with niacin.", "Pellagra. It begins in spring.", "Scurvy. It begins late.")
-JUDGED = {
-    LINES[0]: Judgement(0.9, 0.8, 0.1),
-    LINES[1]: Judgement(0.4, 0.0, 0.95),
-    LINES[2]: Judgement(0.2, 0.0, 1.0),
-}
+JUDGED = {LINES[0]: Judgement(0.9, 0.8, 0.1), LINES[1]: Judgement(0.4, 0.0, 0.95), LINES[2]: Judgement(0.2, 0.0, 1.0)}
 
 
 class Known:

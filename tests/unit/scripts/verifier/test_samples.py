@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from scripts.verifier.answer_samples import EntrySamples
 from scripts.verifier.edit_samples import EditSamples
 from scripts.verifier.frame_samples import FrameSamples
-from scripts.verifier.note_samples import note_samples, read_note_questions
+from scripts.verifier.note_samples import TWIN_NOTES, note_samples, read_note_questions
 from scripts.verifier.samples import CONTRADICTS, NEITHER, SUPPORTS, UNTOLD, Sample, as_keywords, as_typed, misspelt
 from scripts.verifier.sources import Entry, Trial
 from scripts.verifier.study_samples import trial_claim, trial_samples
 from scripts.verifier.wordings import LANGUAGES, wordings
+from server.methods.shared.reading.gate import whether
 
 TRIAL = Trial("1", "aspirin", "placebo", "mortality", "decreased", "Fewer died on aspirin.")
 ENTRIES = [
@@ -117,6 +119,19 @@ def test_what_a_note_answers_and_what_it_only_resembles() -> None:
         found = list(note_samples([one], random.Random(1)))
         assert [each.verdict for each in found if each.relevance] == [one.verdict] * len(one.answers)
         assert all(each.evidence not in one.answers for each in found if not each.relevance) and len(found) >= 2
+
+
+def test_a_choice_is_asked_about_before_its_stem() -> None:
+    """The right one is answered with yes, a wrong one with no, by the same sentences as the stem."""
+    notes = [json.loads(line)[side] for line in TWIN_NOTES.read_text().splitlines()[-9:] for side in ("a", "b")]
+    listed = [one for note in notes for one in note["questions"] if one["form"] == "choice"]
+    known = {one.text: one for part in (True, False) for one in read_note_questions(held_out=part)}
+    for one in listed:
+        told = [known.get(whether(choice, one["q"])) for choice in one["choices"]]
+        right, wrong = told.pop(one["right"]), told[:2]
+        assert right and right.verdict == SUPPORTS and right.answers == known[one["q"]].answers
+        assert all(each and each.verdict == CONTRADICTS and each.answers == right.answers for each in wrong)
+    assert listed
 
 
 def test_one_letter_is_wrong_in_a_misspelt_text() -> None:
