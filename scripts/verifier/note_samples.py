@@ -81,8 +81,8 @@ def _questions(asked: dict[str, Any], note: dict[str, Any], twin: dict[str, Any]
     if choices := asked.get("choices"):
         right = choices[asked["right"]]
         yield replace(question, text=whether(right, question.text), verdict=SUPPORTS)
-        for one in [one for one in choices if one != right][:_WRONG]:
-            yield replace(question, text=whether(one, question.text), verdict=CONTRADICTS)
+        for wrong in [one for one in choices if one != right][:_WRONG]:
+            yield replace(question, text=whether(wrong, question.text), verdict=CONTRADICTS)
 
 
 def _question(asked: dict[str, Any], note: dict[str, Any], twin: dict[str, Any]) -> NoteQuestion:

@@ -123,8 +123,9 @@ def test_what_a_note_answers_and_what_it_only_resembles() -> None:
 
 def test_a_choice_is_asked_about_before_its_stem() -> None:
     """The right one is answered with yes, a wrong one with no, by the same sentences as the stem."""
-    notes = [json.loads(line)[side] for line in TWIN_NOTES.read_text().splitlines()[-9:] for side in ("a", "b")]
-    listed = [one for note in notes for one in note["questions"] if one["form"] == "choice"]
+    pairs = [json.loads(line) for line in TWIN_NOTES.read_text(encoding="utf-8").splitlines()]
+    notes = [pair[side] for pair in pairs for side in ("a", "b")]
+    listed = [one for note in notes for one in note["questions"] if one["form"] == "choice"][:60]
     known = {one.text: one for part in (True, False) for one in read_note_questions(held_out=part)}
     for one in listed:
         told = [known.get(whether(choice, one["q"])) for choice in one["choices"]]
