@@ -188,15 +188,16 @@ async function flush() {
   }
 }
 
-/** Resolves when the server answers again, or when `signal` aborts. */
-export async function reachable(signal) {
+/** Resolves with true when the server answers again, at `/ready` when its model is loaded; false when `signal` aborts. */
+export async function reachable(signal, path = "/health") {
   while (!signal.aborted) {
     await new Promise((resolve) => setTimeout(resolve, 1500));
     try {
-      const reply = await fetch("/health", { cache: "no-store", signal });
-      if (reply.ok) return true;
-    } catch {
-      // still away
+      await send(path, { signal });
+      return true;
+    } catch (error) {
+      // A proxy says 502 to 504 while it is away, and the server 503 while its model loads.
+      if (error.status < 500) return true;
     }
   }
   return false;

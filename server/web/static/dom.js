@@ -139,10 +139,10 @@ export function announce(text) {
 }
 
 /** Shows a short message at the edge of the page, for some seconds. */
-export function toast(text, kind = "") {
+export function toast(text, kind = "", shownMs = 6000) {
   const node = h("div", { class: `toast ${kind}` }, text);
   document.getElementById("toasts").append(node);
-  setTimeout(() => node.remove(), 6000);
+  setTimeout(() => node.remove(), shownMs);
 }
 
 /** Opens a dialog that returns the focus when it is closed; returns it. */

@@ -199,7 +199,7 @@ function empty(turn, kept) {
 export async function tell(turn) {
   announce(turn.state === "done" ? tn("live.ready", turn.references.length) : t(`live.${turn.state}`));
   if (turn.error?.code !== "offline") return;
-  if (await reachable(AbortSignal.timeout(600_000)).catch(() => false)) toast(t("away.back"), "good");
+  if (await reachable(AbortSignal.timeout(600_000), "/ready")) toast(t("away.back"), "good", 60_000);
 }
 
 function bodyOf(turn, messages) {
