@@ -188,7 +188,7 @@ class BatchRunner:
     def _run(self, rows: Sequence[TokenRow], batch: Batch, pad_id: int) -> torch.Tensor:
         inputs = _padded(rows, batch, pad_id)
         try:
-            with self._lock, torch.inference_mode(), self._placement.computing():
+            with self._lock, torch.inference_mode(), self._placement.computing(inputs.ids.numel()):
                 device = self._placement.device
                 return self._forward(Inputs(*(part.to(device, non_blocking=True) for part in inputs)))
         except torch.OutOfMemoryError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from retrieval.formats.records import Database
@@ -44,6 +45,8 @@ _NAMES: Final[Mapping[Database, str]] = {
 # Of more hits than this, relevance ranks only the best of each column: no name distinguishes the rest.
 _MAX_RANKED: Final = 3_000
 _MAX_SCORED: Final = 10_000
+# Looked up and kept; long questions have some tens.
+_MAX_PHRASES: Final = 1_000
 _PHRASE_BONUS: Final = 20
 _PART_SCORE: Final = 5  # a word inside a name is weaker evidence than the whole name
 _WHOLE_NOT_NEEDED: Final = frozenset({"title", "alt", "synonym", "dis", "abstract", "mesh", "majr"})
@@ -280,13 +283,16 @@ def _scored(store: GatewayStore, db: Database, condition: Condition, score: int,
 
 
 class StorePhraseLookup:
-    """Look phrases up in the store on every call; a lookup takes well under a millisecond."""
+    """Look phrases up in the store; what was found is kept until the next import: calls of a question share words."""
 
     def __init__(self, store: GatewayStore) -> None:
         self._store = store
+        self._known = lru_cache(_MAX_PHRASES)(self._is_name)
 
     def contains(self, phrase: str) -> bool:
-        words = words_of(phrase)
+        return self._known(self._store.version(), words_of(phrase))
+
+    def _is_name(self, _: int, words: tuple[str, ...]) -> bool:
         return bool(words) and any(self._has(db, columns, words) for db, columns in _NAMES.items())
 
     def _has(self, db: Database, columns: str, words: tuple[str, ...]) -> bool:

@@ -198,6 +198,11 @@ def test_the_number_of_threads_is_put_back(medcpt: Path) -> None:
     assert seen == [before] == [torch.get_num_threads()]
 
 
+def test_a_question_has_one_thread() -> None:
+    with place(EXACT).computing(40):
+        assert torch.get_num_threads() == 1
+
+
 def test_weights_that_are_not_all_there_are_refused(tmp_path: Path) -> None:
     """The library would fill them with random numbers and a warning."""
     from safetensors.torch import load_file, save_file

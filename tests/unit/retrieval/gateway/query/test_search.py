@@ -325,5 +325,6 @@ def test_a_name_in_the_store_is_a_term_and_a_sentence_around_it_is_not(store: Ga
     vocabulary = StorePhraseLookup(store)
     known = ["sickle cell anemia", "Anemia, Sickle Cell/drug therapy", "HBB thing"]
     other = ["sickle cell", "sickle cell anemia of Jane Doe", "Jane Doe", "Sickle cell anemia in children", ""]
-    assert [vocabulary.contains(phrase) for phrase in known] == [True] * 3
+    for _ in range(2):  # the second time from memory
+        assert [vocabulary.contains(phrase) for phrase in known] == [True] * 3
     assert [vocabulary.contains(phrase) for phrase in other] == [False] * 5
