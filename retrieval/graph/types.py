@@ -145,21 +145,6 @@ class NameOf(NamedTuple):
     is_synonym: bool
 
 
-class GraphSource(Protocol):
-    """Provide neighbourhoods from a graph, such as SPOKE's server or a local store."""
-
-    @property
-    def name(self) -> str: ...
-
-    async def neighbourhood(self, node: Node, *, kinds: frozenset[str] | None = None) -> Neighbourhood:
-        """Return the direct neighbourhood of a node; ``kinds`` restricts it to edges of these types.
-
-        Raises:
-            GraphError: the source does not answer, has no such node, or its reply is no graph.
-        """
-        ...
-
-
 class GraphLoader(Protocol):
     """Read one downloaded graph with constant memory.
 

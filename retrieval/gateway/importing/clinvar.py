@@ -59,21 +59,13 @@ def read(source: Source, options: ReadOptions = NO_OPTIONS, skip: int = 0) -> It
 
     The row on GRCh38 is used, else the one on GRCh37, else the first. ``last_evaluated`` is year-month-day, ``rs``
     digits only, ``accessions`` the RCV numbers. Without a germline significance, the oncogenic or somatic
-    classification is used. A variation whose rows are not adjacent is yielded twice; ``merge_variations`` joins the
-    two.
+    classification is used. A variation whose rows are not adjacent is yielded twice; the last one is stored.
     """
     for run in _runs(open_table(source, SHAPE)):
         items: list[Item | Callable[[], Item]] = [run] if isinstance(run, Bad) else _items(*run)
         for item in items[skip:]:
             yield item() if callable(item) else item
         skip = max(0, skip - len(items))
-
-
-def merge_variations(old: Variation, new: Variation) -> Variation:
-    """Return the row on the newer assembly of two rows of one variation, or ``new`` if both are on the same one."""
-    if old.variation_id != new.variation_id:
-        raise ValueError(f"variations {old.variation_id} and {new.variation_id} are not one")
-    return old if _RANK.get(old.assembly, 2) < _RANK.get(new.assembly, 2) else new
 
 
 def _runs(table: Table) -> Iterator[tuple[int, _Row] | Bad]:

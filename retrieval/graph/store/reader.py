@@ -54,7 +54,7 @@ _KINDS: Final[Mapping[str, NameKind]] = {
 
 
 class LocalGraph:
-    """Read a local graph as GraphStore and GraphSource, from any thread.
+    """Read a local graph, from any thread.
 
     Its files stay open and valid after a newer build replaces them.
     """

@@ -10,7 +10,6 @@ from ncbi_files import entries, items, reasons, saved
 from retrieval.errors import ImportFileError
 from retrieval.formats.items import Bad
 from retrieval.formats.records import Link, Variation
-from retrieval.gateway.importing.clinvar import merge_variations
 from scripts.samples import variations
 from scripts.samples.world import World
 
@@ -80,15 +79,6 @@ def test_of_two_assemblies_the_newer_one_counts(tmp_path: Path) -> None:
     assert _variation(tmp_path, older, _row()).position == "4781213"
     assert _variation(tmp_path, _row(), older, _row(Assembly="NCBI36", Start="1")).assembly == "GRCh38"
     assert _variation(tmp_path, _row(Assembly="NCBI36", Start="1"), older).assembly == "GRCh37"
-
-
-def test_rows_that_are_apart_are_merged_by_the_same_rule(tmp_path: Path) -> None:
-    """The store meets both records."""
-    new = _variation(tmp_path, _row())
-    old = _variation(tmp_path, _row(Assembly="GRCh37"))
-    assert merge_variations(old, new) == merge_variations(new, old) == new
-    with pytest.raises(ValueError, match="not one"):
-        merge_variations(new, _variation(tmp_path, _row(VariationID="3")))
 
 
 def test_as_many_variations_come_back_as_were_written(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ncbi_server import Answer, NcbiServer, Seen
 
 from retrieval.errors import GRAPH_INVALID, GRAPH_NODE_UNKNOWN, GRAPH_SOURCE_UNAVAILABLE, GraphError
 from retrieval.graph.spoke.source import OutboundCall, SpokeOptions, SpokeSource
-from retrieval.graph.types import GraphSource, Neighbourhood, Node
+from retrieval.graph.types import Neighbourhood, Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 
 DATA = Path(os.environ.get("ARROWHEAD_EVAL_DATA", Path(__file__).parents[6] / "shared" / "data")) / "kg"
@@ -60,8 +60,7 @@ class _Asked:
         return [seen.path for seen in self._server.seen]
 
     async def ask(self, node: Node = PARKINSON, kinds: frozenset[str] | None = None) -> Neighbourhood:
-        source: GraphSource = self.source
-        return await source.neighbourhood(node, kinds=kinds)
+        return await self.source.neighbourhood(node, kinds=kinds)
 
     async def _tell(self, departure: OutboundCall) -> None:
         self.told.append(departure)

@@ -19,7 +19,7 @@ from retrieval.errors import GRAPH_BUSY, GRAPH_DAMAGED, GRAPH_INVALID, GRAPH_NOD
 from retrieval.graph.store.catalog import ImportRequest, build_graph, graph_names, open_graph
 from retrieval.graph.store.files import read_manifest, verify
 from retrieval.graph.store.reader import LocalGraph
-from retrieval.graph.types import GraphSource, GraphStore, Node
+from retrieval.graph.types import GraphStore, Node
 from retrieval.storage.files import build_lock
 
 ROOT = Path(__file__).parents[5]
@@ -46,8 +46,7 @@ def test_a_graph_gives_back_what_was_imported(tmp_path: Path) -> None:
         "2\tregulates\t1\t\t\t\t",
     )
     store: GraphStore = graph
-    source: GraphSource = graph
-    assert source.name == store.graph == "own"
+    assert graph.name == store.graph == "own"
     found = store.statements("Gene::1")
     assert [statement.text for statement in found] == [
         "Disease Parkinson's disease is associated with Gene SNCA",
