@@ -10,8 +10,9 @@ namespace that is made for the run and removed after it.
 An answer is *right*; *refused* where its outcome is abstained, not_found or out_of_scope, rightly if ``not_in_data``;
 *undecided* where a yes or no is wanted and none is given; else wrong: *hedged* with the outcome partial, or *sure*.
 
-``--auto`` asks Auto in place of the methods. It *chose right* where it took a method that reads the source of the
-question's own one: a namespace has several. What the data do not have is no method's: refusing it is right.
+``--auto`` asks Auto in place of the methods; ``--both`` asks both in turn and tells how many times as long Auto takes.
+It *chose right* where it took a method that reads the source of the question's own one: a namespace has several. What
+the data do not have is no method's: refusing it is right.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ import asyncio
 import json
 import re
 import secrets
-import statistics
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median, quantiles
 from typing import Any, Final
 
 import httpx
@@ -138,31 +139,31 @@ async def namespace_of(http: httpx.AsyncClient, address: str, files: Sequence[Pa
         await http.delete(f"{address}/namespaces/{name}")
 
 
-async def asked(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> list[Judged]:
+async def asked(args: argparse.Namespace, rows: Sequence[Mapping[str, Any]]) -> list[list[Judged]]:
+    """Return the answers of the method, of Auto, or of both."""
     target = Target(base_url=args.base_url, model=args.model, timeout_s=_TIMEOUT_S, retries=1, traces=False)
-    judged: list[Judged] = []
+    ways = [False, True] if args.both else [args.auto]
+    judged: list[list[Judged]] = [[] for _ in ways]
 
-    async def ask(row: Mapping[str, Any], namespace: str) -> None:
-        method = "auto" if args.auto else row["method"]
-        own = Target(**{**asdict(target), "model": f"{args.model}:{method}"})
-        searched = namespace if args.auto or method in OF_NAMESPACES else ""
-        reply = await Asker(own, http).ask(question_of(row, searched, is_auto=args.auto))
-        judged.append(judged_of(row, reply))
-        if args.show:
-            one = judged[-1]
-            print(
-                f"{one.verdict:16}{one.method:10}{one.answered_by:10}{one.question[:70]!r} {one.text[:110]!r}",
-                flush=True,
-            )
+    async def ask(place: int, row: Mapping[str, Any], namespace: str) -> None:
+        for is_auto, found in sorted(zip(ways, judged, strict=True), key=lambda one: one[0] != place % 2):
+            method = "auto" if is_auto else row["method"]
+            own = Target(**{**asdict(target), "model": f"{args.model}:{method}"})
+            asking = question_of(row, namespace if method in ("auto", *OF_NAMESPACES) else "", is_auto=is_auto)
+            found.append(judged_of(row, await Asker(own, http).ask(asking)))
+            if args.show:
+                one = found[-1]
+                line = f"{one.verdict:16}{one.method:10}{one.answered_by:10}{one.question[:70]!r} {one.text[:110]!r}"
+                print(line, flush=True)
 
     async with http_client(target, 2) as http:
         # A namespace of one's own hides the shipped notes.
-        for row in (row for row in rows if row["data"] == "shipped"):
-            await ask(row, "")
+        for place, row in enumerate(row for row in rows if row["data"] == "shipped"):
+            await ask(place, row, "")
         if of_passages := [row for row in rows if row["data"] != "shipped"]:
             async with namespace_of(http, args.base_url.rstrip("/"), args.passages) as name:
-                for row in of_passages:
-                    await ask(row, name)
+                for place, row in enumerate(of_passages):
+                    await ask(place, row, name)
     return judged
 
 
@@ -185,12 +186,11 @@ def summary_of(judged: Sequence[Judged]) -> dict[str, Any]:
 
 def _counts(rows: Sequence[Judged]) -> dict[str, Any]:
     counts = Counter(one.verdict for one in rows)
-    good = counts["right"] + counts["rightly refused"]
     return {
         "questions": len(rows),
-        "good": round(good / len(rows), 3),
+        "good": round((counts["right"] + counts["rightly refused"]) / len(rows), 3),
         "chose_right": round(sum(one.chose_right for one in rows) / len(rows), 3),
-        "median_s": round(statistics.median(one.seconds for one in rows), 2),
+        "median_s": round(median(one.seconds for one in rows), 2),
         **dict(sorted(counts.items())),
     }
 
@@ -203,16 +203,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--passages", type=Path, default=[PASSAGES], nargs="+", help="what questions on passages read")
     parser.add_argument("--method", action="append", help="by default all")
     parser.add_argument("--auto", action="store_true", help="ask Auto, which is not told the method")
+    parser.add_argument("--both", action="store_true", help="ask the method and Auto")
     parser.add_argument("--json", type=Path, help="also write the counts and every answer here")
     parser.add_argument("--show", action="store_true", help="print each answer as it comes")
     args = parser.parse_args(argv)
     rows = [json.loads(line) for file in args.questions for line in file.read_text(encoding="utf-8").splitlines()]
-    judged = asyncio.run(asked(args, [row for row in rows if not args.method or row["method"] in args.method]))
-    summary = summary_of(judged)
-    for name, counts in summary.items():
+    of_ways = asyncio.run(asked(args, [row for row in rows if not args.method or row["method"] in args.method]))
+    for name, counts in (pair for judged in of_ways for pair in summary_of(judged).items()):
         print(f"{name:10} " + "  ".join(f"{key} {value}" for key, value in counts.items()))
+    if args.both and len(of_ways[0]) > 1:
+        times = [auto.seconds / named.seconds for named, auto in zip(*of_ways, strict=True)]
+        print("Auto's time against the method's, deciles: " + "  ".join(f"{n:.2f}" for n in quantiles(times, n=10)))
     if args.json:
-        told = {"summary": summary, "answers": [asdict(one) for one in judged]}
+        told = {"summary": summary_of(of_ways[-1]), "answers": [asdict(one) for one in of_ways[-1]]}
         args.json.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 

@@ -2,10 +2,10 @@
 
 1. where GeneGPT has a look-up plan for the question and finds records, these are the evidence     ``_choice``
    it reads genes of a disease, behind the graph, and other questions where nothing may answer
-2. else graph, passages and articles are searched side by side, each by its own method, up to what
-   it would answer from: the graph up to its statements of what is asked, articles to their quotes  ``Candidate``
-3. the verifier judges them, and the likeliest to answer is the evidence; articles are not waited
-   for where graph or passages may                                                                  ``_searched``
+2. else graph, passages and articles are searched, each by its own method, up to what it would
+   answer from: the graph up to its statements of what is asked, articles to their quotes           ``Candidate``
+3. the verifier judges them, and the likeliest to answer is the evidence; articles, which cost most,
+   are searched where neither graph nor passages may answer                                         ``_searched``
 4. that method goes on to its answer; the others are closed, and offered with what they found
 
 Greetings, and what no source answers, go to the plain model where it chats. Otherwise the method that is nearest says
@@ -63,8 +63,6 @@ _OPTIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 # They find their evidence to the end without the model; one that writes by itself does so once it is chosen.
 _EXTRACTED: Final = frozenset({"kg-rag", "clinfo"})
-# The graph is read in less; alone, it is not slowed down by the others.
-_HEAD_START_S: Final = 0.15
 # ``sure``: it answers; ``maybe``: some of it is above the verifier's bar of quotes.
 Answering = Literal["sure", "maybe", "no"]
 
@@ -72,12 +70,13 @@ Answering = Literal["sure", "maybe", "no"]
 class Candidate:
     """Run one method up to its evidence, hold it there, and let it go on where it is chosen.
 
-    ``probability`` is that the evidence answers, None where the verifier did not judge it; ``fault``: why it could not.
+    ``found`` is None until all is searched. ``probability`` is that the evidence answers, None where the verifier did
+    not judge it; ``fault``: why it could not.
     """
 
     def __init__(self, method: Method, ask: AnswerRequest, *, is_written: bool) -> None:
         self.name = method.name
-        self.found = False
+        self.found: bool | None = None
         self.answering: Answering = "no"
         self.probability: float | None = None
         self.fault = ""
@@ -100,8 +99,9 @@ class Candidate:
     async def read_out(self) -> None:
         """Advance GeneGPT to its end; what it answered is an answer."""
         async for event in self._until_fault():
-            if isinstance(event, Done) and event.outcome == "answered":
-                self.found, self.answering = True, "sure"
+            if isinstance(event, Done):
+                self.found = event.outcome == "answered"
+        self.answering = "sure" if self.found else "no"
 
     async def judge(self, gate: Gate, question: str) -> None:
         """Advance to the evidence, and let the verifier judge it."""
@@ -113,6 +113,7 @@ class Candidate:
                         break
                 case Done():
                     self._judged(event)
+        self.found = bool(self.found)
         if self.probability is None and self.answering != "sure" and self._is_open:
             try:
                 await self._read(gate, question)
@@ -211,7 +212,7 @@ class Auto:
     """Choose the method by the evidence; ``methods`` has each by its name, the plain model under ``direct``."""
 
     name = AUTO
-    description = "Auto: searches every source at once and answers by the method whose evidence answers, saying which"
+    description = "Auto: searches the sources in turn, and answers by the method whose evidence answers, saying which"
 
     def __init__(
         self,
@@ -321,7 +322,7 @@ class Auto:
     ) -> Candidate | None:
         """Return the candidate whose evidence answers best, None where none may, or none has one of the names.
 
-        They are waited for in their order, whichever is first, so that the same question has the same choice.
+        They are read in their order, which is that of their cost, up to the first whose evidence may answer.
         """
         question = _stem(ask)
 
@@ -332,13 +333,15 @@ class Auto:
         try:
             for one in candidates:
                 tasks.append(asyncio.create_task(one.judge(self._gate, question)))
-                if one.name == "kg-rag":
-                    await asyncio.wait(tasks, timeout=_HEAD_START_S)
-            for one, task in zip(candidates, tasks, strict=True):
-                await task
-                if one.is_exact or (
-                    one.name != "kg-rag" and any(other.answering != "no" and fits(other) for other in candidates)
-                ):
+                # The graph is read beside what comes next, which takes longer.
+                if one.name == "kg-rag" and one is not candidates[-1]:
+                    continue
+                pending = set(tasks)
+                while pending and not any(each.is_exact for each in candidates):
+                    done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                    for task in done:
+                        task.result()
+                if any(each.answering != "no" and fits(each) for each in candidates):
                     break
         finally:
             for task in tasks:

@@ -196,7 +196,7 @@ class KgRag:
 
     async def _judged(self, reading: Reading) -> Reading:
         """Return the reading with the relation that is asked for, and the statements that say the contrary."""
-        if self._readers.relations is not None:
+        if self._readers.relations is not None and reading.gathered.statements:
             reading = replace(reading, asked=await self._readers.relations.asked(reading.shape))
         return replace(reading, contradicting=await self._contradicting(reading))
 

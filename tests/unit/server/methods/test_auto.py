@@ -140,9 +140,10 @@ async def test_the_method_whose_evidence_answers_goes_on() -> None:
     )
     assert [event.text for event in rest if isinstance(event, Step)] == ["medrag searches"]
     offered = {one["method"]: one["found"] for one in done.details["alternatives"]}
-    assert offered.keys() == {"genegpt", "kg-rag", "clinfo"}
+    # No gene is looked up, and articles are not searched where passages answer.
+    assert offered == {"genegpt": None, "kg-rag": True, "clinfo": None}
     assert methods["medrag"].seen == ["went on", "closed"]
-    assert methods["genegpt"].asked == []  # the question is no look-up
+    assert methods["genegpt"].asked == methods["clinfo"].asked == []
 
 
 async def test_statements_of_just_what_is_asked_come_first() -> None:
@@ -291,8 +292,8 @@ async def test_what_auto_cannot_choose_from_is_refused(methods: object) -> None:
 
 
 async def test_options_go_to_the_methods_that_have_them() -> None:
-    """Articles are read without namespaces, whose passages are searched beside them."""
-    methods = _methods()
+    """Articles are read without namespaces, whose passages are searched before them."""
+    methods = _methods(medrag=Small("medrag", OTHER))
     await _answered(methods, options={"namespaces": ["mine"], "egress": "off"}, namespaces=frozenset({"mine"}))
     asked = {name: method.asked[0] for name, method in methods.items() if method.asked}
     assert asked["medrag"].options == {"namespaces": ["mine"]} and asked["medrag"].namespaces == frozenset({"mine"})
