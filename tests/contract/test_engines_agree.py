@@ -182,7 +182,7 @@ async def holding_engine(real_model: Path) -> AsyncIterator[Engine]:
     await engine.close()
 
 
-@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("constrained", [pytest.param(False, marks=pytest.mark.long), True])
 async def test_a_kept_sequence_writes_what_a_resumed_one_does(
     holding_engine: Engine, vllm_engine: Engine, constrained: bool
 ) -> None:

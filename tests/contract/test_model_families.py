@@ -33,10 +33,6 @@ CHAT = [
     {"role": "assistant", "content": "PSMB10"},
     {"role": "user", "content": "Thanks,\n\nand which one is it?"},
 ]
-# Of vLLM each family is a start of half a minute, and what differs between families is the tokenizer, which the
-# transformers engine shows too: the one that thinks in every whole run, all six with
-# the long ones.
-EVERY_RUN = ("qwen3",)
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
 
 
@@ -61,10 +57,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     loop_scope="module",
     params=[
         *(("transformers", name) for name in NAMES),
-        *(
-            pytest.param(("vllm", name), marks=[pytest.mark.vllm, *([] if name in EVERY_RUN else [pytest.mark.long])])
-            for name in NAMES
-        ),
+        # Each is a start of half a minute, and what differs is the tokenizer, which the transformers engine shows too.
+        *(pytest.param(("vllm", name), marks=[pytest.mark.vllm, pytest.mark.long]) for name in NAMES),
     ],
     ids=lambda pair: "-".join(pair),
 )
