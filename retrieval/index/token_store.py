@@ -20,7 +20,7 @@ from models.encoders.base import Codes, EncoderFingerprint
 from models.encoders.token_codes import CODES_VERSION, bytes_per_token
 from retrieval.errors import INDEX_MISMATCH, INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
 from retrieval.storage.database import ReadPool
-from retrieval.storage.files import create_file, make_folder
+from retrieval.storage.files import create_file, make_filled_folder
 
 FILE: Final = "codes.sqlite"
 _READERS: Final = 4
@@ -201,8 +201,13 @@ def identity_of(fingerprint: EncoderFingerprint) -> str:
 
 
 def _writer(path: Path, identity: str) -> sqlite3.Connection:
+    # Made whole: a reader that looks meanwhile would take one without its identity for another encoder's.
+    make_filled_folder(path.parent, lambda draft: _opened(draft / FILE, identity).close())
+    return _opened(path, identity)
+
+
+def _opened(path: Path, identity: str) -> sqlite3.Connection:
     try:
-        make_folder(path.parent)
         if not path.exists():
             create_file(path)
         connection = sqlite3.connect(path, timeout=30.0, check_same_thread=False)

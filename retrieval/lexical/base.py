@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,7 +19,6 @@ from retrieval.errors import (
 from retrieval.index.base import Ids, RowFilter
 from retrieval.lexical.tokens import TOKENIZER_VERSION
 from retrieval.passages import Hit, Passage
-from retrieval.storage import files
 from retrieval.storage.files import FileLock, sync
 from retrieval.types import NameInText
 
@@ -135,33 +132,6 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
                 f"{folder} has {key} {manifest.get(key)!r}, this version reads {expected!r}", INDEX_MISMATCH, param=key
             )
     return manifest
-
-
-def make_folder(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Create the folder of a new index atomically from the files that ``fill`` makes.
-
-    Does nothing where the folder has files. A kill leaves no index, and at most a folder ``.name.build-…`` beside.
-
-    Raises:
-        IndexFault: it could not be created.
-    """
-    try:
-        if folder.exists() and any(folder.iterdir()):
-            return
-        files.make_folder(folder.parent)
-        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
-        try:
-            fill(draft)
-            draft.rename(folder)
-            sync(folder.parent)
-        except OSError:
-            # Another process may have created it in the meantime.
-            if not folder.is_dir() or not any(folder.iterdir()):
-                raise
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise IndexFault(f"{folder} could not be made: {error}", INDEX_NOT_WRITTEN) from error
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:

@@ -23,20 +23,13 @@ import tantivy
 
 from retrieval.errors import INDEX_NOT_WRITTEN, IndexDamaged, IndexFault
 from retrieval.index.base import Ids, RowFilter
-from retrieval.lexical.base import (
-    TITLE_WEIGHT,
-    WriterLock,
-    checked_id,
-    identity,
-    make_folder,
-    read_manifest,
-    write_manifest,
-)
+from retrieval.lexical.base import TITLE_WEIGHT, WriterLock, checked_id, identity, read_manifest, write_manifest
 from retrieval.lexical.keyword_frequency.phrases import Phrase, phrase_tokens
 from retrieval.lexical.stems import stem
 from retrieval.lexical.tantivy_files import KIND, META, IntactFiles, record_commit, verify_files
 from retrieval.lexical.tokens import index_terms, query_groups
 from retrieval.passages import Hit, Passage, type_bits
+from retrieval.storage.files import make_filled_folder
 from retrieval.types import NameInText
 
 # Credit of a synonym against that of the name itself, chosen on half of BioASQ's questions.
@@ -94,7 +87,7 @@ def open_tantivy(
         IndexFault: another schema or tokenizer made it; it could not be created.
         IndexDamaged: files are missing or not what was written.
     """
-    make_folder(folder, _fill)
+    make_filled_folder(folder, _fill)
     read_manifest(folder, KIND)
     return TantivyIndex(folder, options or LexicalOptions(), intact or IntactFiles())
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Final
 
 from models.files import take_lock
+from retrieval.errors import INDEX_NOT_WRITTEN, IndexFault
 
 PRIVATE_UMASK: Final = 0o077
 FOLDER_MODE: Final = 0o700
@@ -64,6 +65,33 @@ def make_folder(path: Path) -> None:
             break
     for folder in reversed(missing):
         folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def make_filled_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Create the folder of a new index atomically from the files that ``fill`` makes.
+
+    Does nothing where the folder has files. A kill leaves no index, and at most a folder ``.name.build-…`` beside.
+
+    Raises:
+        IndexFault: it could not be created.
+    """
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            return
+        make_folder(folder.parent)
+        draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}.build-", dir=folder.parent))
+        try:
+            fill(draft)
+            draft.rename(folder)
+            sync(folder.parent)
+        except OSError:
+            # Another process may have created it in the meantime.
+            if not folder.is_dir() or not any(folder.iterdir()):
+                raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+    except OSError as error:
+        raise IndexFault(f"{folder} could not be made: {error}", INDEX_NOT_WRITTEN) from error
 
 
 def create_file(path: Path) -> None:

@@ -141,7 +141,7 @@ async def vector_stores(user: User) -> str:
     added = await user.openai.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=file)
     user.made.append(f"/v1/files/{added.id}")
     if added.status != "completed":
-        raise RuntimeError(f"vector store: {added.status}")
+        raise RuntimeError(f"vector store: {added.status}: {added.last_error}")
     found = await user.openai.vector_stores.search(store.id, query="heparin")
     listed = await user.openai.files.list()
     read = found.model_dump_json() + listed.model_dump_json()

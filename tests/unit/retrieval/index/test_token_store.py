@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,17 @@ def test_what_was_committed_is_read(tmp_path: Path) -> None:
     assert len(TokenStore(tmp_path / "tokens", FINGERPRINT, write=True)) == 2
     with pytest.raises(IndexFault, match="opened for reading"):
         reader.put([1], CODES[:1])
+
+
+def test_a_reader_meets_a_new_store_whole_or_not_at_all(tmp_path: Path) -> None:
+    for number in range(40):
+        folder = tmp_path / str(number)
+        with ThreadPoolExecutor(1) as pool:
+            made = pool.submit(TokenStore, folder, FINGERPRINT, write=True)
+            while not folder.exists():
+                pass
+            TokenStore(folder, FINGERPRINT, write=False).close()
+            made.result().close()
 
 
 def test_another_encoder_is_refused(tmp_path: Path) -> None:
