@@ -39,7 +39,7 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 110_335,
+    "product, lines": 110_325,
     "methods, lines": 15_600,
     "scripts, lines": 16_735,
     "tests, lines": 89_910,
