@@ -206,7 +206,7 @@ class EncoderOptions:
 
     ``device`` is ``auto``, ``cpu``, ``cuda`` or ``cuda:N``. ``dtype`` ``auto``: bfloat16 on CUDA and on CPUs that
     compute in it (AMX, AVX512-BF16), otherwise float32. ``batch_tokens`` bounds one batch, padding counted; None
-    selects a value for the device. ``threads`` of a CPU forward pass; None leaves torch's own number.
+    selects a value for the device. ``threads`` of a CPU forward pass; None: one for a question, else torch's number.
     ``allow_download`` lets a hub id be downloaded; otherwise only local files are used. ``revision`` of a hub id:
     commit, tag or branch; of two towers both, as ``query,passage``; None selects the revision of the known encoder.
     """

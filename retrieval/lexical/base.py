@@ -1,4 +1,4 @@
-"""Define the interface of lexical indices, and manage the folder of one: manifest, lock, atomic creation and ids."""
+"""Define the interface of lexical indices, and manage the folder of one: manifest, lock and ids."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from models.torch_runtime.openmp import run_in_new_thread
 
 _CPU_BATCH_TOKENS: Final = 2048
 # A question is computed as fast by one thread, and beside other work five times as fast: none waits for a busy core.
-_ONE_THREAD: Final = 64
+_ONE_THREAD_TOKENS: Final = 64
 _CUDA_BATCH_TOKENS: Final = 65_536
 # The layer over [CLS] that many checkpoints lack and no vector here uses.
 _UNUSED: Final = "pooler."
@@ -81,7 +81,7 @@ class Placement:
     @contextmanager
     def computing(self, num_tokens: int) -> Iterator[None]:
         """Set the thread count for a forward pass and restore it after, since the process computes elsewhere too."""
-        threads = self.threads or (1 if num_tokens <= _ONE_THREAD else None)
+        threads = self.threads or (1 if num_tokens <= _ONE_THREAD_TOKENS else None)
         if threads is None or self.device.type != "cpu":
             yield
             return

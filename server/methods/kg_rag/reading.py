@@ -28,7 +28,7 @@ class Reading:
     """Hold what was found for one question; ``where`` names the graph.
 
     ``contradicting`` are the texts of statements that the verifier takes for the contrary of the question's statement.
-    ``asked`` is what the head of relations reads in ``shape``, None where it could not.
+    ``asked`` is what the head of relations reads in ``shape``, None where it could not or nothing was found.
     """
 
     question: ParsedQuestion

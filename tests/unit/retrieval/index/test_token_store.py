@@ -41,7 +41,7 @@ def test_a_reader_meets_a_new_store_whole_or_not_at_all(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         with ThreadPoolExecutor(1) as pool:
             made = pool.submit(TokenStore, folder, FINGERPRINT, write=True)
-            while not folder.exists():
+            while not (folder.exists() or made.done()):
                 pass
             TokenStore(folder, FINGERPRINT, write=False).close()
             made.result().close()
