@@ -101,7 +101,7 @@ class Terminology:
     def term(self, number: int) -> Term:
         line = self.content[self.starts[number] : self.starts[number + 1] - 1]
         concept, source, identifier, kind, *cells = line.decode().split("\t")
-        names, claimed = (tuple(filter(None, cell.split("|"))) for cell in cells)
+        names, claimed = (tuple(cell.split("|")) if cell else () for cell in cells)
         return Term(int(concept), source, identifier, _KINDS[kind], names, claimed, kind == CLASS)
 
     def concept(self, number: int) -> Concept:

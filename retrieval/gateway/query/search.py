@@ -5,8 +5,8 @@ Knows nothing of reply formats.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -148,7 +148,11 @@ def _most_words(store: GatewayStore, run: Run, conditions: Mapping[Term, Conditi
     if not most or 2 * most < len(run.terms):
         return MatchNone(), 0
     best = [uid for uid, count in votes.items() if count == most]
-    return UidSelect(f"SELECT uid FROM omim WHERE uid IN ({','.join(map(str, best))})"), len(best)
+    return _these("omim", best), len(best)
+
+
+def _these(db: Database, uids: Iterable[int]) -> UidSelect:
+    return UidSelect(f"SELECT uid FROM {db} WHERE uid IN ({','.join(map(str, uids))})")
 
 
 def _of_their_genes(found: Condition) -> UidSelect:
@@ -157,11 +161,12 @@ def _of_their_genes(found: Condition) -> UidSelect:
     NCBI searches the whole text of entries, and that of a gene names its diseases; this store holds titles.
     """
     rows = rows_of("omim", found)
+    # CROSS keeps the order, from the hits on; SQLite would begin with the links of all genes.
     sql = (
         f"SELECT own.target_uid AS uid FROM ({rows.sql}) AS hit "
-        "JOIN link AS of_gene ON of_gene.source = 'omim' AND of_gene.uid = hit.uid AND of_gene.target = 'gene' "
-        "JOIN link AS own ON own.source = 'gene' AND own.uid = of_gene.target_uid AND own.target = 'omim' AND own.own "
-        "JOIN omim ON omim.uid = own.target_uid"
+        "CROSS JOIN link AS of_gene ON of_gene.source = 'omim' AND of_gene.uid = hit.uid AND of_gene.target = 'gene' "
+        "CROSS JOIN link AS own ON own.source = 'gene' AND own.uid = of_gene.target_uid AND own.target = 'omim' "
+        "AND own.own JOIN omim ON omim.uid = own.target_uid"
     )
     return UidSelect(sql, rows.parameters)
 
@@ -215,13 +220,15 @@ def _by_text(store: GatewayStore, db: Database, condition: TextMatch, page: Page
 def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) -> list[int]:
     """Rank records named by the terms above those that contain the words; ties live first, then human."""
     totals: dict[int, int] = {}
+    if found.count <= _MAX_RANKED:
+        rows = rows_of(db, found.condition)
+        totals = dict.fromkeys((uid for (uid,) in store.query(rows.sql, rows.parameters)), 0)
+        if isinstance(found.condition, UidSelect):  # the index does not join it: found once, and not for each score
+            found = replace(found, condition=_these(db, totals))
     for term in found.terms:
         for uid, score in _term_scores(store, db, term, found).items():
             totals[uid] = totals.get(uid, 0) + score
-    if found.count <= _MAX_RANKED:
-        rows = rows_of(db, found.condition)
-        totals = dict.fromkeys((uid for (uid,) in store.query(rows.sql, rows.parameters)), 0) | totals
-    elif len(totals) < page.start + page.size:
+    if found.count > _MAX_RANKED and len(totals) < page.start + page.size:
         more = Page(0, page.start + page.size, "")
         totals = dict.fromkeys(_by_default(store, db, found.condition, more), 0) | totals
     standing = store.rank_features(db, totals)

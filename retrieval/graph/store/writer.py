@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
+from itertools import groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -249,7 +249,8 @@ def embed_edges(
         if not done:
             disk.write_block(handle, header)
         saved = done
-        for texts in _batches(edge_texts(connection, done)):
+        reading = edge_texts(connection, done)
+        while texts := list(islice(reading, _TEXTS_AT_ONCE)):
             vectors = encoder.encode_passages([PassageText("", text) for text in texts])
             disk.write_block(handle, vectors.astype(np.float16).tobytes())
             done += len(texts)
@@ -296,11 +297,10 @@ def write_lists(folder: Path, connection: sqlite3.Connection, nodes: int) -> Non
             np.add.at(offsets, pairs[:, 0] + 1, 1)
             put(pairs[:, 1].tobytes())
 
-    for name in (ROW_FILE, OFFSET_FILE):
-        (folder / name).unlink(missing_ok=True)
+    (folder / ROW_FILE).unlink(missing_ok=True)
     disk.write(folder / ROW_FILE, fill)
     np.cumsum(offsets, out=offsets)
-    disk.write(folder / OFFSET_FILE, lambda put: _once(put, npy_header(np.int64, (nodes + 1,)) + offsets.tobytes()))
+    disk.replace(folder / OFFSET_FILE, npy_header(np.int64, (nodes + 1,)) + offsets.tobytes())
 
 
 def npy_header(dtype: DTypeLike, shape: tuple[int, ...]) -> bytes:
@@ -316,18 +316,3 @@ def _done(progress: Path) -> int:
         return int(json.loads(progress.read_bytes())["rows"])
     except (OSError, ValueError, KeyError, TypeError):
         return 0
-
-
-def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    for text in texts:
-        batch.append(text)
-        if len(batch) == _TEXTS_AT_ONCE:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-def _once(put: Callable[[bytes], int], data: bytes) -> None:
-    put(data)

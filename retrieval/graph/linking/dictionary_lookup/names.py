@@ -146,7 +146,7 @@ class TableBuilder:
         tokens = fold(name)
         if not 0 < len(tokens) <= self._most:
             return
-        self._words.update(filter(is_indexable, tokens))
+        self._words.update(token for token in tokens if token not in self._words and is_indexable(token))
         self._longest = max(self._longest, len(tokens))
         self._keys.append(hash_tokens(tokens))
         self._rows += _PACKED.pack(written_hash(name, flags), node, flags)
