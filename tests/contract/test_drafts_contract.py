@@ -36,9 +36,7 @@ PROMPT = (
     scope="module",
     params=[
         "transformers",
-        pytest.param(
-            "vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("vllm_engine")]
-        ),
+        pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("vllm")]),
     ],
 )
 def shared(request: pytest.FixtureRequest) -> Engine | None:

@@ -36,7 +36,7 @@ THREE_LETTERS = Grammar("regex", "[a-z]{3}")
         "scripted",
         "transformers",
         "remote",
-        pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("adapted")]),
+        pytest.param("vllm", marks=[pytest.mark.vllm, pytest.mark.timeout(900), pytest.mark.xdist_group("vllm")]),
         pytest.param("remote-vllm", marks=[pytest.mark.vllm, pytest.mark.long, pytest.mark.timeout(900)]),
     ],
 )

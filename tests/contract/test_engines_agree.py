@@ -76,7 +76,7 @@ async def remote_engine(
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param("vllm_engine", marks=pytest.mark.xdist_group("vllm_engine")),
+        pytest.param("vllm_engine", marks=pytest.mark.xdist_group("vllm")),
         pytest.param("remote_engine", marks=pytest.mark.long),
     ],
 )

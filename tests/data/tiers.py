@@ -37,8 +37,11 @@ MARKER_OF_FIXTURE: Final = {
 }
 # Of the same tests with another implementation behind them.
 _MARKER_OF_PARAMETER: Final = {"postgres": "server", "pgvector": "server"}
-# What is made once for all who use it, where they run on one worker.
-_SHARED: Final = ("vllm_engine", "adapted", "browser", "embedded_model", "default_server")
+# What is made once for all who use it, where they run on one worker; vLLM is imported, and its kernels compiled, once.
+_SHARED: Final = {
+    **{name: name for name in ("browser", "embedded_model", "default_server")},
+    **dict.fromkeys(("vllm_engine", "adapted"), "vllm"),
+}
 # The longest files first.
 _ORDER: Final = ("long", "vllm", "clients", "browser", "weights", "server")
 # An uploaded file is read and a chat template rendered in a process of its own, which imports little.
@@ -128,9 +131,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         needed += [marker for word, marker in _MARKER_OF_PARAMETER.items() if word in parameters]
         for marker in dict.fromkeys(needed):
             item.add_marker(marker)
-        for name in _SHARED:
+        for name, group in _SHARED.items():
             if name in names:
-                item.add_marker(pytest.mark.xdist_group(name))
+                item.add_marker(pytest.mark.xdist_group(group))
     ranks: dict[str, int] = {}
     for item in items:
         file = _file(item.nodeid)
