@@ -9,7 +9,6 @@ import asyncio
 import logging
 import math
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from typing import Final, Literal
 from models.card import ModelCard
 from models.engines.base import Engine, ExplainsFailure, ServesOpenAi
 from models.errors import ENGINE_DIED, ENGINE_LOADING, ArrowheadError, EngineUnavailable, kind_of
+from server.daemon_thread import run_in_daemon_thread
 
 MAX_DELAY_S: Final = 60.0
 
@@ -218,7 +218,7 @@ class EngineLifecycle:
         """Start an engine and return the error, None where it runs."""
         began = time.monotonic()
         try:
-            engine = self._engine = await _in_daemon_thread(self._build)
+            engine = self._engine = await run_in_daemon_thread(self._build, "engine-load")
             await engine.start()
             for warm_up in self._warm_up:
                 await self._run(warm_up, engine)
@@ -262,35 +262,3 @@ class EngineLifecycle:
 
 def _cause_of(engine: object) -> str:
     return engine.failure_cause() if isinstance(engine, ExplainsFailure) else ""
-
-
-async def _in_daemon_thread(work: Callable[[], Engine]) -> Engine:
-    """Run ``work`` in a daemon thread and return its result.
-
-    Unlike with ``asyncio.to_thread``, a process that stops does not wait for the end of a long import.
-    """
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[Engine] = loop.create_future()
-
-    def settle(engine: Engine | None, error: Exception | None) -> None:
-        if result.done():
-            return
-        if engine is not None:
-            result.set_result(engine)
-        elif error is not None:
-            result.set_exception(error)
-
-    def run() -> None:
-        engine: Engine | None = None
-        failure: Exception | None = None
-        try:
-            engine = work()
-        except Exception as error:
-            failure = error
-        try:
-            loop.call_soon_threadsafe(settle, engine, failure)
-        except RuntimeError:
-            log.debug("the event loop ended while the engine was being built")
-
-    threading.Thread(target=run, name="engine-load", daemon=True).start()
-    return await result

@@ -32,6 +32,7 @@ from retrieval.graph.types import GraphStore, Linked, LinkOptions, Mention, Neig
 from retrieval.ncbi.session import NcbiSession
 from retrieval.observer import NullObserver, Tracer
 from retrieval.terminology.concepts import shipped_terminology
+from server.daemon_thread import run_in_daemon_thread
 from server.egress.policy import EgressContext
 from server.egress.router import Egress, InboundReply, OutboundRequest
 from server.evidence.encoders import EncoderPool
@@ -225,18 +226,30 @@ class GraphService:
 
         A cancelled caller does not cancel the opening for the others; after a failure, the next caller opens it again.
         """
+        return await asyncio.shield(self._begin())
+
+    async def warm_up(self, _: object) -> None:
+        """Begin to build a graph that is not here yet; that takes seconds, for which nothing else waits."""
+        if not (self._place.root / self._place.name).is_dir():
+            self._begin()
+
+    def _begin(self) -> asyncio.Task[Opened]:
         if self._opening is None:
-            self._opening = asyncio.create_task(self._pool.run(self._load))
+            self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._forget_failure)
-        return await asyncio.shield(self._opening)
+        return self._opening
+
+    async def _open(self) -> Opened:
+        encoder = await self._pool.run(lambda: self._pool.encoder(self._place.encoder))
+        # Not in the encoding thread, which other questions need meanwhile.
+        return await run_in_daemon_thread(lambda: self._load(encoder), "graph")
 
     def _forget_failure(self, task: asyncio.Task[Opened]) -> None:
         if (task.cancelled() or task.exception() is not None) and self._opening is task:
             self._opening = None
 
-    def _load(self) -> Opened:
+    def _load(self, encoder: Encoder) -> Opened:
         started = time.monotonic()
-        encoder = self._pool.encoder(self._place.encoder)
         store = open_or_build(self._place.root, self._place.name, encoder)
         try:
             names = term_names(shipped_terminology(), self._place.root)

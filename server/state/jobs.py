@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -18,9 +17,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from retrieval.errors import STATE_UNAVAILABLE, DatabaseUnavailable
+from server.daemon_thread import run_in_daemon_thread
 from server.errors import JOB_UNKNOWN, QUEUE_FULL, RequestError
 from server.jobs.queue import (
-    CANCELLED,
     End,
     Job,
     JobLimits,
@@ -310,7 +309,7 @@ class PostgresJobQueue:
         own, upload = self._own.get(job.id), None
         try:
             if own is not None:
-                return await _on_thread(job, own.work, self._place.conceal)
+                return await self._done(job, own.work)
             assert self._perform is not None and claimed.arguments is not None
             work = OrderedWork(WorkOrder(claimed.arguments), self._perform)
             if claimed.file is not None:
@@ -318,12 +317,15 @@ class PostgresJobQueue:
                 upload = await asyncio.to_thread(self._place.open_upload, claimed.file)
                 await self._files.fetch(job.id, claimed.file_bytes, upload)
                 work = work.with_file(upload.path)
-            return await _on_thread(job, work, self._place.conceal)
+            return await self._done(job, work)
         except Exception as error:
             return "failed", None, failure(job, error, self._place.conceal)
         finally:
             if upload is not None:
                 await asyncio.to_thread(clean, job.id, upload.discard)
+
+    async def _done(self, job: Job, work: Work) -> End:
+        return await run_in_daemon_thread(lambda: end_of(job, work, self._place.conceal), job.id[:12])
 
     async def _finish(self, job: Job, end: End, *, can_go_on: bool) -> None:
         """Write the end of a job, as soon as the database answers.
@@ -385,24 +387,3 @@ class PostgresJobQueue:
     def _connected(self, job: Job) -> Job:
         job.loop = asyncio.get_running_loop()
         return job
-
-
-async def _on_thread(job: Job, work: Work, conceal: Callable[[str], str]) -> End:
-    """Do the work on a daemon thread, as a batch that takes minutes must not delay the end of the process."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[End] = loop.create_future()
-
-    def resolve(end: End) -> None:
-        if not ended.done():
-            ended.set_result(end)
-
-    def run() -> None:
-        end = CANCELLED
-        try:
-            end = end_of(job, work, conceal)
-        finally:
-            with suppress(RuntimeError):  # the loop has ended: so has the server
-                loop.call_soon_threadsafe(resolve, end)
-
-    threading.Thread(target=run, name=job.id[:12], daemon=True).start()
-    return await ended

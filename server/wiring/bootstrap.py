@@ -243,6 +243,7 @@ def _methods(
     )
     lifecycle.when_loaded(evidence.messages.warm_up)
     lifecycle.when_loaded(evidence.verifier.warm_up)
+    lifecycle.when_loaded(graph.warm_up)
     reader = QuantityReader(Units())
     names = GraphNames(graph, SiteNames(()).is_ordinary)
     numbers = None if settings.server.region == "off" else load_numbers()[settings.server.region]

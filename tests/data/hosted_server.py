@@ -18,7 +18,7 @@ from unittest import mock
 import uvicorn
 import uvloop
 from own_folders import models_folder, own_environment
-from server_process import Served, own_data_folder
+from server_process import Served, own_data_folders
 
 from server.serving.run import DrainingServer, address_of, http_config, listen
 from server.settings.loading import load_settings, namespaces_dir
@@ -36,7 +36,7 @@ def host(environment: Mapping[str, str]) -> Iterator[Served]:
     """Serve with these settings on a free port until the block ends."""
     with tempfile.TemporaryDirectory(prefix="arrowhead-hosted-") as own:
         clean = own_environment(Path(own)) | {"ARROWHEAD_MODEL__DATA_DIR": str(models_folder())}
-        variables = {"ARROWHEAD_SERVER__PORT": "0"} | dict(environment) | own_data_folder(environment, own)
+        variables = {"ARROWHEAD_SERVER__PORT": "0"} | dict(environment) | own_data_folders(environment, own)
         with _Host(clean | variables) as url:
             yield Served(url)
 

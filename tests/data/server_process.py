@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import openai
+from graph_names import give_graph
 from own_folders import models_folder, own_environment
 
 ROOT = Path(__file__).parents[2]
@@ -36,10 +37,15 @@ class Running(Served):
     log: Callable[[], str]
 
 
-def own_data_folder(environment: Mapping[str, str], own: str) -> dict[str, str]:
-    """Name a data folder in ``own`` where the settings name none: each has one server, and tests start several."""
-    named = environment.keys() & {"ARROWHEAD_RETRIEVAL__DATA_DIR", "XDG_DATA_HOME"}
-    return {} if named else {"ARROWHEAD_RETRIEVAL__DATA_DIR": f"{own}/namespaces"}
+def own_data_folders(environment: Mapping[str, str], own: str) -> dict[str, str]:
+    """Name data folders in ``own`` where the settings name none: each has one server, and tests start several."""
+    folders: dict[str, str] = {}
+    if not environment.keys() & {"ARROWHEAD_RETRIEVAL__DATA_DIR", "XDG_DATA_HOME"}:
+        folders["ARROWHEAD_RETRIEVAL__DATA_DIR"] = f"{own}/namespaces"
+    if not environment.keys() & {"ARROWHEAD_GRAPH__DATA_DIR", "XDG_DATA_HOME", "HOME"}:
+        give_graph(Path(own, "graphs"))
+        folders["ARROWHEAD_GRAPH__DATA_DIR"] = f"{own}/graphs"
+    return folders
 
 
 @contextmanager
@@ -53,7 +59,7 @@ def serve(
     with tempfile.TemporaryDirectory(prefix="arrowhead-served-") as own:
         clean = own_environment(Path(own)) | {"ARROWHEAD_MODEL__DATA_DIR": str(models_folder())}
         clean |= {"ARROWHEAD_GATEWAY__HUMAN_GENES": "false"}  # seconds at each start that few tests need
-        folder = own_data_folder(environment, own)
+        folder = own_data_folders(environment, own)
         command = [sys.executable, "-m", "server", "serve", "--port", str(port), *flags]
         with _serving(command, clean | dict(environment) | folder, stdout, umask) as running:
             yield running

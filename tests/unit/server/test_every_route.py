@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
+from graph_names import give_graph
 from in_process import HOST, Site
 from starlette.routing import Route
 
@@ -43,6 +44,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         }
     )
     keys = {"operator": operator} | _stored(FileKeyStore(folder / "keys.json"))
+    give_graph(folder / "graphs")
     services = build_services(settings)
     services.start()
     await services.loaded()

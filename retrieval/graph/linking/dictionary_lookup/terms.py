@@ -31,6 +31,7 @@ from retrieval.graph.linking.dictionary_lookup.names import (
 )
 from retrieval.graph.linking.dictionary_lookup.normalize import Hashes, hash_text
 from retrieval.graph.types import Node
+from retrieval.storage.files import FILE_MODE, make_folder
 from retrieval.terminology.concepts import OWN, Terminology
 
 # Raised with what the columns mean, so that a stored index of an earlier version is built anew.
@@ -81,10 +82,12 @@ def term_names(terminology: Terminology, folder: Path | None = None) -> TermName
     columns = _indexed(terminology)
     if path is not None:
         with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             with tempfile.TemporaryDirectory(dir=path.parent) as draft:
-                np.savez(Path(draft, path.name), allow_pickle=False, **columns)
-                Path(draft, path.name).replace(path)
+                made = Path(draft, path.name)
+                np.savez(made, allow_pickle=False, **columns)
+                made.chmod(FILE_MODE)
+                made.replace(path)
     return _of_columns(terminology, columns)
 
 

@@ -18,9 +18,11 @@ from ncbi_server import Answer, NcbiServer, Seen
 from models.encoders.hashing import HashingEncoder
 from retrieval.errors import EGRESS_REFUSED, GRAPH_INVALID, GRAPH_SOURCE_UNAVAILABLE, GraphError, NcbiError
 from retrieval.graph.spoke.source import SpokeOptions, SpokeSource
+from retrieval.graph.store.catalog import SHIPPED
 from retrieval.graph.types import Node
 from retrieval.ncbi.client.transport import HttpSender, SendLimits
 from retrieval.observer import NullObserver, PartName, SpanAttributes, TraceSpan
+from retrieval.storage.files import build_lock
 from server.audit.log import AuditLog, AuditRecorder
 from server.egress.policy import EgressPolicy
 from server.egress.router import Destinations, Egress
@@ -277,6 +279,24 @@ async def test_a_graph_is_opened_once_though_the_first_asker_goes_away(
     await asyncio.wait([first])
     assert (await world.service.opened()).store.graph == "small"
     assert caplog.text.count("graph ready") == 1
+
+
+async def test_texts_are_encoded_while_a_graph_is_built(tmp_path: Path) -> None:
+    """The one that ships is built from the start on, and not opened where it is here already."""
+    pool = EncoderPool(RetrievalSettings(encoders=("hashing",)))
+    service = GraphService(GraphLocation(tmp_path, SHIPPED, "hashing"), pool, egress=None)  # type: ignore[arg-type]
+    with build_lock(tmp_path / SHIPPED, 60):
+        await service.warm_up(None)
+        opening = asyncio.create_task(service.opened())
+        encoder = await pool.run(lambda: pool.encoder("hashing"))
+        assert (await pool.run(lambda: encoder.encode_queries(["x"]))).shape[0] == 1
+        assert not opening.done()
+        give_graph(tmp_path)
+    assert (await opening).store.graph == SHIPPED
+    await service.close()
+    await service.warm_up(None)
+    assert service._opening is None
+    await pool.close()
 
 
 async def test_a_graph_that_could_not_be_opened_is_tried_again(tmp_path: Path) -> None:
