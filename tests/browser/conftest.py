@@ -89,6 +89,23 @@ def scripted(scripted_environment: dict[str, str]) -> Iterator[server_process.Ru
         yield server
 
 
+@pytest.fixture(scope="package")
+def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("keys") / "keys.json"
+
+
+@pytest.fixture(scope="package")
+def guarded(scripted_environment: dict[str, str], keys_file: Path) -> Iterator[server_process.Running]:
+    own = {
+        "ARROWHEAD_SERVER__API_KEYS": ",".join(page_server.KEYS),
+        "ARROWHEAD_SERVER__KEYS_FILE": str(keys_file),
+        # The server without keys uses the folder of the environment.
+        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(keys_file.parent / "namespaces"),
+    }
+    with server_process.serve(scripted_environment | own) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def axe() -> str:
     """The script of axe-core, which is no part of this repository."""

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-from hosted_server import host
+import page_server
 from server_process import Served
 
-KEY = "reading-in-a-browser-1"
-
-
-@pytest.fixture(scope="module")
-def guarded(scripted_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    own = {"ARROWHEAD_RETRIEVAL__DATA_DIR": str(tmp_path_factory.mktemp("guarded"))}
-    with host(scripted_environment | own | {"ARROWHEAD_SERVER__API_KEYS": KEY}) as server:
-        yield server
+(KEY, _) = page_server.KEYS
 
 
 def test_a_key_is_asked_for_and_goes_to_this_server_alone(guarded: Served, page: Any) -> None:

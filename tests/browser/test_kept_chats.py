@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import page_screens
 import pytest
 import server_process
+from page_server import KEYS
 from waiting import wait_until
 
 from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
 
 TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
-KEYS = ("the-first-key-of-the-browser", "the-second-key-of-the-browser")
 BOX = {"memory": "", "tab": "#key-stays", "browser": "#key-keeps"}
 KEPT = """async () => JSON.stringify([(await indexedDB.databases()).map((one) => one.name),
   Object.entries(localStorage), Object.entries(sessionStorage)])"""
@@ -28,23 +27,6 @@ MAKE_OLD = """() => new Promise((resolve) => { const open = indexedDB.open("arro
 # As in a page over plain HTTP from another machine.
 INSECURE = """delete Crypto.prototype.randomUUID;
 Object.defineProperty(Navigator.prototype, "locks", { get: () => undefined });"""
-
-
-@pytest.fixture(scope="module")
-def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("keys") / "keys.json"
-
-
-@pytest.fixture(scope="module")
-def guarded(scripted_environment: dict[str, str], keys_file: Path) -> Iterator[server_process.Running]:
-    own = {
-        "ARROWHEAD_SERVER__API_KEYS": ",".join(KEYS),
-        "ARROWHEAD_SERVER__KEYS_FILE": str(keys_file),
-        # The server without keys uses the folder of the environment.
-        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(keys_file.parent / "namespaces"),
-    }
-    with server_process.serve(scripted_environment | own) as server:
-        yield server
 
 
 def sign_in(page: Any, url: str, key: str, place: str = "memory") -> None:

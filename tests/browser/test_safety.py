@@ -3,37 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import page_screens
 import page_server
-import pytest
 import server_process
 
 from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
 
 TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
-KEY = "a-key-for-the-browser-1"
-
-
-@pytest.fixture(scope="module")
-def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("keys") / "keys.json"
-
-
-@pytest.fixture(scope="module")
-def guarded(scripted_environment: dict[str, str], keys_file: Path) -> Iterator[server_process.Running]:
-    own = {
-        "ARROWHEAD_SERVER__API_KEYS": KEY,
-        "ARROWHEAD_SERVER__KEYS_FILE": str(keys_file),
-        # The server without keys uses the folder of the environment.
-        "ARROWHEAD_RETRIEVAL__DATA_DIR": str(keys_file.parent / "namespaces"),
-    }
-    with server_process.serve(scripted_environment | own) as server:
-        yield server
+(KEY, _) = page_server.KEYS
 
 
 def ask(page: Any, url: str, method: str, question: str) -> Any:

@@ -10,7 +10,6 @@ import pytest
 from retrieval.graph.linking.dictionary_lookup.dictionary import build_dictionary
 from retrieval.graph.linking.linker import Linker
 from retrieval.graph.types import LinkOptions
-from scripts.evals import linking
 from scripts.evals.linking import Asked, NodeStore, measure, natural_questions, published_questions
 
 
@@ -45,9 +44,3 @@ def test_published_questions_name_their_diseases(tmp_path: Path) -> None:
     (tmp_path / "mcq_questions_dev.jsonl").write_text(json.dumps(row) + "\n")
     (one,) = published_questions(tmp_path)
     assert (one.group, one.required) == ("mcq_questions", (frozenset({"a"}), frozenset({"b"})))
-
-
-def test_a_run_prints_a_row_for_each_half(capsys: pytest.CaptureFixture[str]) -> None:
-    assert linking.main([]) == 0
-    said = capsys.readouterr().out
-    assert "| build |" in said and "| held |" in said

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from gateway_records import make_store
 
 from retrieval.formats.records import Article, Concept, Gene, Link, OmimEntry, Organism, Removal, Snp, Variation
 from retrieval.gateway.app import answer
@@ -328,3 +330,14 @@ def test_a_name_in_the_store_is_a_term_and_a_sentence_around_it_is_not(store: Ga
     for _ in range(2):  # the second time from memory
         assert [vocabulary.contains(phrase) for phrase in known] == [True] * 3
     assert [vocabulary.contains(phrase) for phrase in other] == [False] * 5
+
+
+def test_a_name_that_an_import_adds_is_known_from_then_on(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    vocabulary = StorePhraseLookup(store)
+    assert not vocabulary.contains("Marfan syndrome")
+    with closing(sqlite3.connect(store.path)) as connection, connection:
+        StoreWriter(connection).put(Concept(uid=9001, cui="C0024796", name="Marfan syndrome"))
+        connection.execute("INSERT INTO imported VALUES ('mgconso', '', '', '', 0, 1, 0, '')")
+    assert vocabulary.contains("Marfan syndrome")
+    store.close()

@@ -274,6 +274,8 @@ async def test_what_is_asked_is_learned_and_not_looked_up_in_words() -> None:
     reads = Reads("treats", "prescribed")
     events = await asked("What is prescribed for psoriasis?", reads=reads)
     assert reads.seen == ["What is prescribed for Disease?"]
+    await asked("What is prescribed for Pelger-Huet anomaly?", reads=reads)
+    assert len(reads.seen) == 1  # which relation is asked for does not matter where there is no statement
     assert (done(events).answer, done(events).outcome) == ("Compound Methotrexate treats Disease psoriasis", "answered")
     doubtful = await asked("What is prescribed for psoriasis?", reads=Reads("treats", is_sure=False))
     assert done(doubtful).outcome == "abstained"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import random
-from pathlib import Path
 
 import pytest
+from gene_records import human_genes
 
-import retrieval.gateway.store
 from retrieval.ncbi.replies.condense import line_of
 from retrieval.ncbi.replies.records import GeneRecord
 from retrieval.types import Focus
@@ -34,24 +32,6 @@ SHAPES = (
     "{a}'s Entrez ID is {ia}, and the one of {b} is {ib}.",
     "IDs {ia} and {ib} belong to {a} and {b}.",
 )
-
-
-def human_genes() -> list[GeneRecord]:
-    path = Path(retrieval.gateway.store.__path__[0]) / "sample" / "genes.tsv"
-    with path.open(encoding="utf-8", newline="") as lines:
-        rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["tax_id"] == "9606" and row["map_location"]]
-    return [
-        GeneRecord(
-            uid=row["gene_id"],
-            symbol=row["symbol"],
-            name=row["name"],
-            organism="human",
-            chromosome=row["chromosome"],
-            location=row["map_location"],
-            aliases=tuple(filter(None, row["aliases"].split("|"))),
-        )
-        for row in rows
-    ]
 
 
 def pairs(number: int) -> list[tuple[GeneRecord, GeneRecord]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from functools import cache
@@ -10,10 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from gene_records import human_genes
 
-import retrieval.gateway.store
 from retrieval.ncbi.replies.condense import line_of
-from retrieval.ncbi.replies.records import GeneRecord
 from retrieval.types import Focus
 from server.methods.base import Source
 from server.methods.shared.sentences import split_sentences
@@ -23,7 +21,6 @@ from server.methods.shared.support.units import Units
 
 HERE: Final = Path(__file__).parent
 PASSAGES: Final = HERE.parents[5] / "scripts" / "evals" / "questions" / "capable_passages.jsonl"
-GENES: Final = Path(retrieval.gateway.store.__path__[0]) / "sample" / "genes.tsv"
 READER: Final = QuantityReader(Units())
 TITLE: Final = re.compile(r"\{T:([^}]*)\}")
 
@@ -40,21 +37,7 @@ def passages() -> list[dict[str, Any]]:
 @cache
 def records() -> dict[str, str]:
     """Return the line of each human gene by its symbol."""
-    with GENES.open(encoding="utf-8", newline="") as lines:
-        rows = [row for row in csv.DictReader(lines, delimiter="\t") if row["tax_id"] == "9606" and row["map_location"]]
-    return {row["symbol"]: line_of(_record(row), Focus()) for row in rows}
-
-
-def _record(row: dict[str, str]) -> GeneRecord:
-    return GeneRecord(
-        uid=row["gene_id"],
-        symbol=row["symbol"],
-        name=row["name"],
-        organism="human",
-        chromosome=row["chromosome"],
-        location=row["map_location"],
-        aliases=tuple(filter(None, row["aliases"].split("|"))),
-    )
+    return {gene.symbol: line_of(gene, Focus()) for gene in human_genes()}
 
 
 def alarms(row: dict[str, Any], *, with_notes: bool = False) -> list[str]:
