@@ -75,7 +75,9 @@ def test_archives_within_an_archive_are_read_and_what_is_no_label_is_skipped(tmp
     ]
 
 
-@pytest.mark.parametrize("content", [_zipped({"a.txt": b"no label"}), b"PK\x03\x04 damaged"])
+@pytest.mark.parametrize(
+    "content", [_zipped({"a.txt": b"no label"}), b"PK\x03\x04 damaged"], ids=["no label", "damaged"]
+)
 def test_an_archive_without_labels_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "release.zip"
     path.write_bytes(content)
