@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from models.errors import Fault
 from retrieval.storage.records import Record, Records, Selection
-from server.errors import RequestError
+from server.errors import REVIEW_UNKNOWN, REVIEWS_FULL, RequestError
 from server.evidence.reviews.document import ReviewDocument, ReviewResult, document_of, result_of
 from server.state.responses import opened
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
 log = logging.getLogger(__name__)
-REVIEW_UNKNOWN: Final = Fault(404, "review_not_found", "GET /v1/reviews lists those of this key")
-REVIEWS_FULL: Final = Fault(413, "quota_exceeded", "delete reviews of this key that are no longer needed")
 MAX_REVIEWS: Final = 500
 _MAX_BYTES: Final = 512 * 2**20
 _DOCUMENT: Final = "review"

@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from models.errors import Fault
 from server.api.declarations import CHANGE_ERRORS, Reads, Reply, errors, parameter
 from server.api.http_io import read_body
 from server.api.retrieval.documents import JOB, WAIT, submitted
@@ -15,7 +14,7 @@ from server.api.retrieval.namespaces import require_changes
 from server.api.retrieval.schemas import NoBody
 from server.auth.authentication import require_administration
 from server.egress.policy import EgressContext
-from server.errors import RequestError
+from server.errors import COLLECTION_FILES_MISSING, COLLECTION_UNKNOWN, RequestError
 from server.evidence.collections import measured_pace
 from server.evidence.encoders import load_graph_encoder
 from server.jobs.queue import OrderedWork, WorkOrder
@@ -25,8 +24,6 @@ from server.wiring.collection_imports import KIND
 from server.wiring.services import Services
 
 router = APIRouter(tags=["Administration"])
-COLLECTION_UNKNOWN: Final = Fault(404, "collection_not_found", "GET /v1/admin/collections lists them")
-FILES_MISSING: Final = Fault(409, "collection_files_missing", "put them into its folder on the server")
 _SHOWN: Final = ("name", "what", "size", "licence", "address", "commands", "resume", "into")
 
 
@@ -103,7 +100,7 @@ async def add_collection(request: Request, name: str) -> Response:
             services.access.require(request.state.principal, name, change=True)
         if services.collections.obstacle(one, context.mode if context else "off"):
             message = f"its files, of {one.address}, are not in {services.collections.folder(one)}"
-            raise RequestError(message, FILES_MISSING)
+            raise RequestError(message, COLLECTION_FILES_MISSING)
 
     await services.retrieval.run(check)
     sender = {"key_id": context.key_id, "mode": context.mode} if context else {}

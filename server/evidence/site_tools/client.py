@@ -14,9 +14,9 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from models.errors import Fault
 from retrieval.errors import RetrievalError
 from retrieval.ncbi.replies.inert import inert_text
+from server.errors import TOOL_FAILED
 from server.settings.mcp import command_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import mcp_types
     from mcp import Client
 
-TOOL_FAILED: Final = Fault(502, "tool_failed", retryable=True)
 # With the server's name before it, at most 64 characters, which is what models' calls of tools may name.
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,42}", re.ASCII)
 _MAX_TOOLS: Final = 32

@@ -23,8 +23,9 @@ from retrieval.errors import RetrievalError
 from retrieval.passages import Document, Hit, Passage, passage_id
 from server.egress.policy import EgressContext
 from server.egress.router import Egress, InboundReply, OutboundRequest
+from server.errors import TOOL_FAILED
 from server.evidence.ncbi import admitted
-from server.evidence.site_tools.client import TOOL_FAILED, ToolSpec
+from server.evidence.site_tools.client import ToolSpec
 from server.methods.base import AnswerRequest
 from server.methods.shared.passages import Gathered, PassageQuery, Passages, PassageSource
 from server.methods.shared.tool_loop import SEPARATOR, OfferedTools, ToolAnswer, servers_of

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import errno
+import re
 import sqlite3
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from models.errors import ArrowheadError
 from retrieval.errors import DatabaseUnavailable, IndexFault, NamespaceDamaged, RetrievalError
 from server.audit.log import AuditFailed
-from server.error_mapping import error_reply
+from server.error_mapping import error_codes, error_reply
 from server.errors import JOB_UNKNOWN, KEY_FULL, RequestError
 from server.jobs.queue import Job, JobSpec, failure
+
+ROOT = Path(__file__).parents[3]
 
 
 def full_database() -> None:
@@ -78,3 +82,11 @@ def test_a_fault_decides_the_reply_of_an_error_without_a_class() -> None:
     assert (reply.status, reply.type, reply.code) == (404, "invalid_request_error", "job_not_found")
     assert reply.message.startswith("not here. GET /v1/jobs") and reply.param == "job_id"
     assert error_reply(RequestError("full", KEY_FULL, retry_after_s=7)).headers == {"Retry-After": "7"}
+
+
+def test_every_fault_is_among_the_codes() -> None:
+    """The document of the API lists them; that of a replay is met by the command line alone."""
+    sources = [path.read_text() for name in ("server", "retrieval", "models") for path in (ROOT / name).rglob("*.py")]
+    codes = {code for text in sources for code in re.findall(r'Fault\(\s*\d+,\s*"(\w+)"', text)}
+    assert len(codes) > 60
+    assert codes - error_codes() == {"not_recorded"}

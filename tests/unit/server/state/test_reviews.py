@@ -10,9 +10,10 @@ from cryptography.fernet import Fernet, MultiFernet
 from refusals import refused_for
 
 from retrieval.storage.records import Records, Selection, SqliteDatabase
+from server.errors import REVIEW_UNKNOWN, REVIEWS_FULL
 from server.evidence.reviews.document import Column, ReviewResult
 from server.methods.shared.evidence_table import Finding
-from server.state.reviews import MAX_REVIEWS, REVIEW_UNKNOWN, REVIEWS_FULL, StoredReviews
+from server.state.reviews import MAX_REVIEWS, StoredReviews
 
 MINE, OTHER = "mine", "other"
 RESULT = ReviewResult(model="m").with_cells("Which dose?", {"1": Finding("5 mg", "It was 5 mg.")})
