@@ -42,7 +42,7 @@ BOUNDS: Final = {
     "product, lines": 110_320,
     "methods, lines": 15_600,
     "scripts, lines": 16_735,
-    "tests, lines": 89_880,
+    "tests, lines": 89_890,
     "Markdown, words": 52_800,
     "closure of MedRAG, lines": 7_300,
     "settings": 110,

@@ -229,7 +229,7 @@ class GraphService:
         return await asyncio.shield(self._begin())
 
     async def warm_up(self, _: object) -> None:
-        """Begin to build a graph that is not here yet; that takes seconds, for which nothing else waits."""
+        """Begin to build the shipped graph where it is not here yet; ``opened`` waits for it, and tells its failure."""
         if not (self._place.root / self._place.name).is_dir():
             self._begin()
 

@@ -14,7 +14,7 @@ from server.auth.authentication import FileKeyStore
 from server.auth.keys import NewKey, Scopes
 
 TEXTS = json.loads((server_process.ROOT / "server/web/static/en.json").read_text(encoding="utf-8"))
-(KEY, _) = page_server.KEYS
+KEY = page_server.KEYS[0]
 
 
 def ask(page: Any, url: str, method: str, question: str) -> Any:

@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _one_authority(file: Path) -> str:
-    """Write the first of the world's authorities, as each HTTP client would read all of them, for 25 ms."""
+    """Write the first of certifi's authorities for all clients of the run: to read all takes each of them 25 ms."""
     bundle, end = Path(certifi.where()).read_text(encoding="utf-8"), "-----END CERTIFICATE-----\n"
     file.write_text(bundle[: bundle.index(end) + len(end)], encoding="utf-8")
     return str(file)

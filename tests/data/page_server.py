@@ -71,7 +71,7 @@ def _table() -> str:
     return "\n".join([f"|{head}|", "|" + "-|" * 60, *("|" + "x|" * 60 for _ in range(200))])
 
 
-# Of a server that wants one.
+# API keys of the guarded server.
 KEYS: Final = ("the-first-key-of-the-browser", "the-second-key-of-the-browser")
 # What the scripted model writes, by how the sequence so far ends.
 SCRIPT: Final = [

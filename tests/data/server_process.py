@@ -38,7 +38,10 @@ class Running(Served):
 
 
 def own_data_folders(environment: Mapping[str, str], own: str) -> dict[str, str]:
-    """Name data folders in ``own`` where the settings name none: each has one server, and tests start several."""
+    """Name data folders in ``own`` where the settings name none: each has one server, and tests start several.
+
+    That of graphs has the shipped one, which a server would build for seconds.
+    """
     folders: dict[str, str] = {}
     if not environment.keys() & {"ARROWHEAD_RETRIEVAL__DATA_DIR", "XDG_DATA_HOME"}:
         folders["ARROWHEAD_RETRIEVAL__DATA_DIR"] = f"{own}/namespaces"

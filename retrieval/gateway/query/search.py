@@ -148,10 +148,10 @@ def _most_words(store: GatewayStore, run: Run, conditions: Mapping[Term, Conditi
     if not most or 2 * most < len(run.terms):
         return MatchNone(), 0
     best = [uid for uid, count in votes.items() if count == most]
-    return _these("omim", best), len(best)
+    return _with_uids("omim", best), len(best)
 
 
-def _these(db: Database, uids: Iterable[int]) -> UidSelect:
+def _with_uids(db: Database, uids: Iterable[int]) -> UidSelect:
     return UidSelect(f"SELECT uid FROM {db} WHERE uid IN ({','.join(map(str, uids))})")
 
 
@@ -223,8 +223,8 @@ def _by_relevance(store: GatewayStore, db: Database, found: _Found, page: Page) 
     if found.count <= _MAX_RANKED:
         rows = rows_of(db, found.condition)
         totals = dict.fromkeys((uid for (uid,) in store.query(rows.sql, rows.parameters)), 0)
-        if isinstance(found.condition, UidSelect):  # the index does not join it: found once, and not for each score
-            found = replace(found, condition=_these(db, totals))
+        if isinstance(found.condition, UidSelect):  # else each score below would evaluate it again
+            found = replace(found, condition=_with_uids(db, totals))
     for term in found.terms:
         for uid, score in _term_scores(store, db, term, found).items():
             totals[uid] = totals.get(uid, 0) + score

@@ -57,7 +57,7 @@ class Token(NamedTuple):
 def tokens_of(text: str) -> list[Token]:
     """Return the tokens in order, none for a text without letters or digits."""
     found: list[Token] = []
-    for match in (_ASCII_TOKEN if text.isascii() else _TOKEN).finditer(text):
+    for match in _pattern(text).finditer(text):
         for piece in _pieces(match.group()):
             number = numeral(piece, found[-1].text if found else "")
             found.append(Token(number, match.start(), match.end()))
@@ -65,18 +65,21 @@ def tokens_of(text: str) -> list[Token]:
 
 
 def fold(text: str) -> list[str]:
-    """Return the texts of the tokens."""
+    """Return the texts of the tokens, without their places: a dictionary folds names by the hundred thousand."""
     found = [""]
-    for word in (_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text):
+    for word in _pattern(text).findall(text):
         for piece in _pieces(word):
             found.append(numeral(piece, found[-1]))
     return found[1:]
 
 
+def _pattern(text: str) -> re.Pattern[str]:
+    return _ASCII_TOKEN if text.isascii() else _TOKEN
+
+
 def surface(text: str) -> str:
     """Return the text normalized only in case, compatibility forms and runs of white space."""
-    plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return " ".join(plain.casefold().split())
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 @lru_cache(maxsize=_CACHED)

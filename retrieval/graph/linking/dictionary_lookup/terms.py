@@ -84,8 +84,7 @@ def term_names(terminology: Terminology, folder: Path | None = None) -> TermName
         with contextlib.suppress(OSError):
             make_folder(path.parent)
             with tempfile.TemporaryDirectory(dir=path.parent) as draft:
-                made = Path(draft, path.name)
-                np.savez(made, allow_pickle=False, **columns)
+                np.savez(made := Path(draft, path.name), allow_pickle=False, **columns)
                 made.chmod(FILE_MODE)
                 made.replace(path)
     return _of_columns(terminology, columns)

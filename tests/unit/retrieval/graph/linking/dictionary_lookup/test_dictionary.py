@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
-from retrieval.graph.linking.dictionary_lookup.normalize import hash_tokens, tokens_of, window_hashes
+from retrieval.graph.linking.dictionary_lookup.normalize import fold, hash_tokens, tokens_of, window_hashes
 from retrieval.graph.types import Node
 
 NODES = (
@@ -381,3 +381,10 @@ def test_no_text_breaks_the_dictionary(text: str) -> None:
 
 
 _DICTIONARY = build_dictionary(NamesStore(NODES))
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=127)) | st.text(alphabet="aBs'`-_ ix5typehua", max_size=30))
+def test_ascii_is_read_as_every_other_text(text: str) -> None:
+    """A space beyond ASCII behind it takes the pattern for all scripts."""
+    assert tokens_of(text) == tokens_of(text + "\u2003")
+    assert fold(text) == [token.text for token in tokens_of(text)]
