@@ -86,8 +86,7 @@ def create_app(services: Services) -> Application:
         description=document.ABOUT,
         openapi_tags=list(document.TAGS),
         servers=[{"url": "/"}],
-        responses={"default": {}},
-        generate_unique_id_function=document.operation_id,
+        routes=document.described(route for module in _ROUTED for route in module.router.routes),
         lifespan=lifespan,
         openapi_url=None,  # /openapi.json is a route of its own, which needs a key
         docs_url=None,
@@ -97,8 +96,6 @@ def create_app(services: Services) -> Application:
     app.state.kept = kept
     app.state.background = background
     app.state.mcp = McpEndpoint(services.settings.server.max_body_bytes)
-    for module in _ROUTED:
-        app.include_router(module.router)
     app.add_exception_handler(ArrowheadError, _on_error)
     app.add_exception_handler(HTTPException, _on_http_error)
     _add_middleware(app, services, kept)

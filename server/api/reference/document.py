@@ -48,6 +48,16 @@ def operation_id(route: APIRoute) -> str:
     return re.sub(r"\W+", "_", f"{min(route.methods)}_{route.path_format}").strip("_").lower()
 
 
+def described(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
+    """Give the routes what FastAPI gives them where it includes a router, for which it reads each one again."""
+    found = list(routes)
+    for route in found:
+        if isinstance(route, APIRoute):
+            route.unique_id = operation_id(route)
+            route.responses.setdefault("default", {})
+    return found
+
+
 def completed(generated: Schema, routes: Iterable[BaseRoute], *, needs_key: bool) -> Schema:
     """Return the generated document with what the routes, as FastAPI reads them, do not tell."""
     document = deepcopy(generated)
@@ -120,7 +130,6 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-
 
 _PAGE: Final[Responses] = {200: {"content": {kind: {"schema": {"type": "string"}} for kind in _KINDS.values()}}}
 
