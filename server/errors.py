@@ -14,7 +14,6 @@ from models.errors import Fault as Fault  # for those who add one
 # OpenAI's SDKs give up instead of waiting for longer.
 MAX_RETRY_AFTER_S: Final = 120
 
-
 BODY_TOO_LARGE: Final = Fault(413, "request_too_large", "server.max_body_bytes sets the limit")
 UPLOAD_TOO_LARGE: Final = Fault(413, "request_too_large", "retrieval.max_upload_bytes sets the limit")
 BODY_TOO_SLOW: Final = Fault(408, "request_timeout", "server.slow_client_s sets the time")
@@ -70,7 +69,6 @@ KEY_FULL: Final = Fault(429, "rate_limit_exceeded", "try again later", retryable
 SERVER_STOPPING: Final = Fault(
     503, "server_stopping", "ask another server, or this one when it is back", retryable=True
 )
-
 
 UNSUPPORTED_FIELD: Final = Fault(422, "unsupported_parameter")
 UNAUTHORIZED: Final = Fault(401, "invalid_api_key", "send Authorization: Bearer KEY", kind="Unauthorized")

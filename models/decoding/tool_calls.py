@@ -21,9 +21,7 @@ from models.types import Delta, Grammar
 
 _ARGS: Final = "[ARGS]"
 
-
 _NAMED: Final = re.compile(r"\s*([a-zA-Z0-9_-]{1,64})\s*(?:\[ARGS\])?\s*(?=\{)")
-
 
 _BETWEEN: Final = re.compile(r"[\s;,]*")
 
@@ -58,7 +56,6 @@ HERMES: Final = ToolFormat(
     separator="\n",
 )
 
-
 LLAMA3: Final = ToolFormat(
     name="llama3_json",
     begin="<|python_tag|>",
@@ -70,11 +67,9 @@ LLAMA3: Final = ToolFormat(
     optional_begin=True,
 )
 
-
 MISTRAL: Final = ToolFormat(
     name="mistral", begin="[TOOL_CALLS]", end="", opening="[TOOL_CALLS][", closing="]", separator=", ", id_chars=9
 )
-
 
 FORMATS: Final = (HERMES, MISTRAL, LLAMA3)
 

@@ -158,7 +158,6 @@ class LoopDone:
 
 LoopEvent = TextSampled | CallStarted | CallFinished | LoopDone
 
-
 ToolChoice = Literal["auto", "none", "required", "named"]
 
 

@@ -37,15 +37,11 @@ class LayerCall:
 # Sends one reply as ASGI messages. Cancelling it aborts its generation and frees the engine's slot.
 OpenAiLayer = Callable[[LayerCall, AsgiSend], Awaitable[None]]
 
-
 EngineKind = Literal["auto", "transformers", "vllm", "remote", "scripted"]
-
 
 DEFAULT_SEQS: Final = 32
 
-
 MAX_LOGPROBS = 20
-
 
 _THINKING_PAIRS: Final = (
     ("<think>", "</think>"),

@@ -26,7 +26,6 @@ from server.wiring.services import Services
 
 router = APIRouter()
 
-
 _TEXT: Final = {"schema": {"type": "string"}}
 _NOT_READY: Final = [*(state for state in get_args(State) if state != "ready"), "draining"]
 

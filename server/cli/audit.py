@@ -18,7 +18,6 @@ from server.cli.options import ConfigFile, verbs
 # Suffix of a request id: the numbers of the prompt and of the choice.
 _ANSWERS = r"(-[0-9]{1,3}){0,2}"
 
-
 app = verbs("the log of what left this machine")
 Files = Annotated[
     list[Path] | None, typer.Argument(metavar="FILE", help="default: the server's log with its older files")

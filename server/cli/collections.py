@@ -11,7 +11,6 @@ from server.cli.options import ConfigFile, verbs
 
 _UNITS = (("days", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
-
 app = verbs("literature that can be added")
 
 

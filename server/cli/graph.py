@@ -28,7 +28,6 @@ _STEPS = {
     "digests": "computing digests",
 }
 
-
 app = verbs("knowledge graphs")
 DataFolder = Annotated[
     Path | None, typer.Option("--data", metavar="DIR", help="folder of the graphs; default: as the server's")

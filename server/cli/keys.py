@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _HEAD: Final = ("ID", "NAME", "STATE", "CREATED", "EXPIRES", "METHODS", "EGRESS", "RATE", "NAMESPACES")
 
-
 app = verbs("keys of clients: make, list, rename, revoke")
 
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 index_app = verbs("vector and word indices of namespaces")
 Name = Annotated[str, typer.Argument(metavar="NAMESPACE")]
 
-
 Encoder = Annotated[str, typer.Option(help="a name, hub id or folder that the settings name")]
 
 _MAX_TEXT_CHARS = 300

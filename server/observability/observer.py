@@ -254,7 +254,6 @@ def log_answer(record: AnswerRecord, request: str, more: Mapping[str, str] | Non
 # They log whole URLs with the query (httpx at INFO), or one line per request with path and query.
 _VERBOSE_LOGGERS = ("httpx", "httpcore", "httpx2", "httpcore2", "uvicorn.access", "asyncio", "urllib3", "filelock")
 
-
 _MAX_MESSAGE: Final = 2000
 _MAX_FIELD: Final = 200
 # Place and category of a Python warning, without its text.

@@ -22,7 +22,6 @@ from server.types import _KEY_ID_CHARS, EGRESS_MODES, EgressMode, EgressProfile
 _LEAST_SERVICE_KEY: Final = 32
 _KEY_ID: Final = re.compile(rf"[0-9a-f]{{{_KEY_ID_CHARS}}}")
 
-
 NCBI_HOME = "https://www.ncbi.nlm.nih.gov"
 
 

@@ -108,7 +108,6 @@ WHERE f.job = h.job AND NOT coalesce(j.{_OPEN}, false)
 """
 _ENDED: Final = f"SELECT unnest(%s::text[]) EXCEPT SELECT id FROM arrowhead_jobs WHERE {_OPEN}"
 
-
 _PART: Final = 1 << 20
 _HELD: Final = "SELECT coalesce(sum(file_bytes), 0) FROM arrowhead_jobs WHERE state IN ('queued', 'running')"
 

@@ -50,7 +50,6 @@ _SCHEMES: Final = frozenset({"http", "https"})
 # could still reorder a line inside it, e.g. show a number backwards.
 _BIDI_CONTROLS: Final = dict.fromkeys(map(ord, "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"), "\ufffd")
 
-
 # Where references of answers lead, these and their subdomains; another address is shown and leads nowhere.
 LINKED_HOSTS: Final = (
     "nih.gov", "doi.org", "omim.org", "uniprot.org", "ensembl.org", "clinicaltrials.gov", "europepmc.org",

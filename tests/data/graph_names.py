@@ -1,24 +1,16 @@
-"""Graphs for tests: in memory from a handful of names or from a table of diseases, and the shipped one, built."""
+"""Graphs for tests, in memory, from a handful of names or from a table of diseases."""
 
 from __future__ import annotations
 
 import csv
-import fcntl
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from own_folders import models_folder
 
 from models.encoders.base import Floats
-from models.encoders.hashing import HashingEncoder
-from retrieval.graph.linking.dictionary_lookup.terms import TermNames, term_names
-from retrieval.graph.store.catalog import SHIPPED, open_or_build
 from retrieval.graph.types import NameOf, Node, Statement
-from retrieval.terminology.concepts import shipped_terminology
 
 
 class NodesInMemory:
@@ -72,39 +64,3 @@ def read_diseases(file: Path) -> NamesStore:
             again = f"#{seen[identifier]}" if seen[identifier] > 1 else ""
             nodes.append(node("Disease", identifier + again, row["disease_name"]))
     return NamesStore(nodes)
-
-
-@lru_cache(maxsize=1)
-def shipped_names() -> TermNames:
-    """Return the names of the shipped terminology, whose index is made once a run, as it takes seconds."""
-    with _once() as folder:
-        return term_names(shipped_terminology(), folder)
-
-
-@lru_cache(maxsize=1)
-def _shipped_graph() -> Path:
-    """Return the folder of the shipped graph, which is built once a run too."""
-    with _once() as folder:
-        open_or_build(folder, SHIPPED, HashingEncoder()).close()
-        return folder / SHIPPED
-
-
-@contextmanager
-def _once() -> Iterator[Path]:
-    """Hold the run's folder of graphs: what another worker has made there is found, not made again."""
-    folder = models_folder().with_name("graphs")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
-
-
-def give_graph(graphs: Path) -> None:
-    """Put both where a server with this folder of graphs looks for them."""
-    shipped_names()
-    shipped = _shipped_graph()
-    (graphs / SHIPPED).mkdir(parents=True, mode=0o700, exist_ok=True)
-    for made in (*shipped.parent.glob(".names-*"), *shipped.iterdir()):
-        given = graphs / made.relative_to(shipped.parent)
-        given.unlink(missing_ok=True)
-        given.hardlink_to(made)

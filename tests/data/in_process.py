@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastapi import FastAPI
-from graph_names import give_graph
+from shipped_data import give_data
 
 from server.app import create_app
 from server.settings.schema import Settings
@@ -76,7 +76,7 @@ async def served(folder: Path, settings: Mapping[str, Mapping[str, Any]]) -> Asy
         "graph": {"data_dir": str(folder / "graphs")},
     }
     merged = {name: groups.get(name, {}) | dict(settings.get(name, {})) for name in groups.keys() | settings.keys()}
-    give_graph(folder / "graphs")
+    give_data(folder)
     services = build_services(Settings.model_validate(merged))
     services.start()
     await services.loaded()

@@ -7,10 +7,12 @@ same for all, the converted small model and compiled code, lies once in the run'
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +36,16 @@ def models_folder() -> Path:
         os.environ[_RUN] = tempfile.mkdtemp(prefix="arrowhead-tests-")
         atexit.register(shutil.rmtree, os.environ[_RUN], ignore_errors=True)
     return Path(os.environ[_RUN]) / "models"
+
+
+@contextmanager
+def made_once(name: str) -> Iterator[Path]:
+    """Hold a folder of the run: what another worker has made there is found, not made again."""
+    folder = models_folder().with_name(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
 
 
 def home_with_models(home: Path) -> Path:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from graph_names import give_graph
 from loopback import JsonHandler, listening
+from shipped_data import give_data
 
 EUTILS: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
 # What sets ``window.hacked`` in a page that runs any of it.
@@ -104,6 +104,6 @@ def scripted_environment(home: Path, ncbi: str) -> dict[str, str]:
 
 def home_environment(home: Path) -> dict[str, str]:
     """Settings of a server that keeps all it writes in ``home``."""
-    give_graph(home / "data" / "arrowhead" / "graphs")
+    give_data(home / "data" / "arrowhead")
     folders = {f"XDG_{name}_HOME": str(home / name.lower()) for name in ("CONFIG", "DATA", "STATE", "CACHE")}
     return {"HOME": str(home), "OMP_NUM_THREADS": "1", **folders}

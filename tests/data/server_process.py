@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import openai
-from graph_names import give_graph
 from own_folders import models_folder, own_environment
+from shipped_data import give_data
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,15 +40,14 @@ class Running(Served):
 def own_data_folders(environment: Mapping[str, str], own: str) -> dict[str, str]:
     """Name data folders in ``own`` where the settings name none: each has one server, and tests start several.
 
-    That of graphs has the shipped one, which a server would build for seconds.
+    Those of graph and gateway have what is shipped, which a server would build for seconds.
     """
-    folders: dict[str, str] = {}
-    if not environment.keys() & {"ARROWHEAD_RETRIEVAL__DATA_DIR", "XDG_DATA_HOME"}:
+    give_data(Path(own))
+    ours = {"ARROWHEAD_GRAPH__DATA_DIR": f"{own}/graphs", "ARROWHEAD_GATEWAY__DATA_DIR": f"{own}/gateway"}
+    folders = {} if environment.keys() & {"XDG_DATA_HOME", "HOME"} else ours
+    if "XDG_DATA_HOME" not in environment:
         folders["ARROWHEAD_RETRIEVAL__DATA_DIR"] = f"{own}/namespaces"
-    if not environment.keys() & {"ARROWHEAD_GRAPH__DATA_DIR", "XDG_DATA_HOME", "HOME"}:
-        give_graph(Path(own, "graphs"))
-        folders["ARROWHEAD_GRAPH__DATA_DIR"] = f"{own}/graphs"
-    return folders
+    return {name: folder for name, folder in folders.items() if name not in environment}
 
 
 @contextmanager

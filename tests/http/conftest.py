@@ -12,10 +12,10 @@ from typing import Any
 
 import openai
 import pytest
-from graph_names import give_graph
 from hosted_server import host
 from loopback import JsonHandler, listening
 from server_process import Running, Served, serve
+from shipped_data import give_data
 
 from models.catalog import EMBEDDED_DIR, EMBEDDED_NAME, has_weights
 
@@ -95,7 +95,7 @@ def ncbi() -> Iterator[str]:
 def environment(ncbi: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Settings of the scripted server."""
     home = tmp_path_factory.mktemp("home")
-    give_graph(home / ".local" / "share" / "arrowhead" / "graphs")
+    give_data(home / ".local" / "share" / "arrowhead")
     script = home / "script.json"
     script.write_text(json.dumps(SCRIPT))
     return {

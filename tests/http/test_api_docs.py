@@ -103,7 +103,6 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("delete", "/v1/namespaces/described", None),
 ]
 
-
 STREAMS: list[tuple[str, Any, str]] = [
     ("/v1/chat/completions", {"model": "scripted:genegpt", "messages": QUESTION}, "ChatCompletionChunk"),
     ("/v1/completions", {"model": "scripted", "prompt": "Once upon"}, "CompletionChunk"),

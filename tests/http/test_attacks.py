@@ -20,8 +20,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 from attack_bodies import BODIES, GOOD, MODELS, NAMES, PATHS, REQUESTS, VALUES, WITH_MODEL, field_values
-from graph_names import give_graph
 from http_calls import Site, namespace_settings
+from shipped_data import give_data
 
 from server.methods.clinfo.options import ClinfoOptions
 from server.methods.genegpt.method import GeneGptOptions
@@ -100,7 +100,7 @@ def target(
 ) -> Iterator[Target]:
     """One for all: each test leaves it as it found it, or the last one tells."""
     folder = tmp_path_factory.mktemp("attacked")
-    give_graph(folder / "data" / "arrowhead" / "graphs")
+    give_data(folder / "data" / "arrowhead")
     (folder / "script.json").write_text(json.dumps([{"regex": "(?s).", "text": " An answer."}]))
     settings = namespace_settings(folder / "namespaces") | {
         "HOME": str(folder),

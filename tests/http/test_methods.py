@@ -10,8 +10,8 @@ from typing import Any
 
 import openai
 import pytest
-from graph_names import give_graph
 from http_calls import Site
+from shipped_data import give_data
 
 QUESTION = "Which drug reverses heparin?"
 MODEL, GRAPH = "scripted:medrag", "scripted:kg-rag"
@@ -38,7 +38,7 @@ def server(
     host_with: Callable[..., AbstractContextManager[Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("methods")
-    give_graph(folder / "data" / "arrowhead" / "graphs")
+    give_data(folder / "data" / "arrowhead")
     (folder / "script.json").write_text(json.dumps(SCRIPT))
     settings = {
         "HOME": str(folder),

@@ -95,19 +95,8 @@ def test_the_javascript_sdk_reads_our_answers(seen: Any) -> None:
     assert "]-> 1 id" in seen["reasoning"]
     assert seen["usage"]["completion_tokens"] > 0
     assert seen["refused"] == {"status": 422, "param": "arrowhead.colour", "kind": "UnprocessableEntityError"}
-    assert seen["models"] == [
-        "arrowhead",
-        "scripted",
-        "scripted:auto",
-        "scripted:genegpt",
-        "scripted:kg-rag",
-        "scripted:medrag",
-        "scripted:i-medrag",
-        "scripted:clinfo",
-        "scripted:weiseeule",
-        "hashing",
-        "has-this",
-    ]
+    names = ("", ":auto", ":genegpt", ":kg-rag", ":medrag", ":i-medrag", ":clinfo", ":weiseeule")
+    assert seen["models"] == ["arrowhead", *(f"scripted{name}" for name in names), "hashing", "has-this"]
 
 
 def test_the_javascript_sdk_accumulates_a_streamed_response(seen: Any) -> None:

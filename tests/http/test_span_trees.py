@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
-from graph_names import give_graph
+from shipped_data import give_data
 
 pytest.importorskip("opentelemetry.sdk")
 from span_collector import Seen, SpanCollector
@@ -73,7 +73,7 @@ def collector(
 ) -> Iterator[SpanCollector]:
     """With all that a server sends of these answers. Traces 1 to 4 are those of ``ASKED``, in its order."""
     folder = tmp_path_factory.mktemp("spans")
-    give_graph(folder / "data" / "arrowhead" / "graphs")
+    give_data(folder / "data" / "arrowhead")
     (folder / "script.json").write_text(json.dumps(SCRIPT))
     with SpanCollector() as made:
         settings = {

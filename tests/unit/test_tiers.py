@@ -75,7 +75,6 @@ def test_known(serve_with): subprocess.run([sys.executable, "-c", ""])
 def test_forgotten(): subprocess.run([sys.executable, "-c", ""])
 """
 
-
 # Each leaves a file with the name of its worker.
 SHARED = """
 import os, pytest

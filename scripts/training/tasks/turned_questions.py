@@ -71,7 +71,6 @@ _LAST: Final = re.compile(
     r"^(?P<subject>.+?) (?P<aux>is|are|was|were|can|has) (?P<rest>.+?) (?:which|what) (?:[\w-]+ ?){1,3}\?$"
 )
 
-
 # Kinds of things that questions ask for: an answer to one may be mistaken for the answer to another.
 _KIND: Final = re.compile(
     r"\b(gene|protein|drug|disease|disorder|syndrome|cancer|target|enzyme|bacteri|virus|receptor|antibod|tissue|organ|"

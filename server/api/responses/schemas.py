@@ -71,7 +71,6 @@ _Include = Literal[
     "message.output_text.logprobs",
 ]
 
-
 _EVENTS: Final = (
     *(f"response.{state}" for state in ("created", "in_progress", "completed", "incomplete", "failed")),
     *(f"response.output_item.{what}" for what in ("added", "done")),

@@ -79,7 +79,6 @@ _LONGEST_LOOKUP: Final = (
 _LOOKUP_CALLS: Final = 3
 _MULTI_HOP_CALLS: Final = 8
 
-
 GrammarMode = Literal["off", "calls", "grounded"]
 
 

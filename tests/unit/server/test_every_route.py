@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from fastapi import FastAPI
-from graph_names import give_graph
 from in_process import HOST, Site
+from shipped_data import give_data
 from starlette.routing import Route
 
 from server.app import create_app
@@ -41,10 +41,11 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
             "audit": {"path": str(folder / "audit.jsonl")},
             "retrieval": {"encoders": "hashing", "data_dir": str(folder / "namespaces")},
             "graph": {"data_dir": str(folder / "graphs")},
+            "gateway": {"data_dir": str(folder / "gateway")},
         }
     )
     keys = {"operator": operator} | _stored(FileKeyStore(folder / "keys.json"))
-    give_graph(folder / "graphs")
+    give_data(folder)
     services = build_services(settings)
     services.start()
     await services.loaded()

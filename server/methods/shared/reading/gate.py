@@ -29,7 +29,6 @@ _FIRST_TEXTS: Final = 2
 # Sentences by which each choice is judged.
 _OF_A_CHOICE: Final = 6
 
-
 # What was judged for one answer already, by whichever method: the texts that Auto compares are those that it reads.
 _judged: ContextVar[dict[Pair, Judgement] | None] = ContextVar("judged", default=None)
 

@@ -115,7 +115,6 @@ _ADVERBS: Final = (
     ("year", r"yearly|annually|jährlich|annuel(?:le)?s?|anual(?:es)?"),
 )
 
-
 _PER: Final = {"kilogram": "body_kilogram", "gram": "body_gram"}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from shipped_data import give_store
 
 from retrieval.errors import GATEWAY_NOT_LOCAL, PORT_TAKEN, RetrievalError
 from retrieval.gateway.app import create_gateway_app, is_loopback, serve
@@ -22,7 +23,7 @@ EUTILS = "/entrez/eutils"
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    store = open_store(tmp_path)
+    store = open_store(give_store(tmp_path))
     transport = httpx.ASGITransport(app=create_gateway_app(store))
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as opened:
         yield opened

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from clinfo_bench import article
 from ncbi_files import pubmed_set, saved
+from shipped_data import give_store
 
 from models.encoders.base import Codes, Encoder, Floats, PassageText, Progress
 from models.encoders.hashing import HashingEncoder
@@ -73,7 +74,7 @@ def put(data: Path, name: str, *records: str, deleted: Sequence[str] = ()) -> Ga
     body = pubmed_set(*records)
     if gone:
         body = body.replace("</PubmedArticleSet>", f"<DeleteCitation>{gone}</DeleteCitation></PubmedArticleSet>")
-    import_file(data, KINDS["pubmed"], saved(data / name, body), ReadOptions(), lambda _: None)
+    import_file(give_store(data), KINDS["pubmed"], saved(data / name, body), ReadOptions(), lambda _: None)
     return open_store(data)
 
 

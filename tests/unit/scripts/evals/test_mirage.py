@@ -193,13 +193,9 @@ def test_an_interrupted_run_ends_cleanly_and_goes_on(endpoint: Any, tmp_path: Pa
     command = [sys.executable, str(ROOT / "scripts/evals/mirage.py"), *arguments]
     # A job in the background of a shell passes on that SIGINT is ignored.
     process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    )  # fmt: skip
     while process.poll() is None and (not out.exists() or out.read_bytes().count(b"\n") < 5):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)

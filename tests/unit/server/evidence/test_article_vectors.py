@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from clinfo_bench import article
 from ncbi_files import pubmed_set, saved
+from shipped_data import give_store
 
 from retrieval.errors import IndexFault
 from retrieval.formats.items import ReadOptions
@@ -47,7 +48,7 @@ async def finder(tmp_path: Path, pool: EncoderPool) -> AsyncIterator[ArticleFind
 def imported(tmp_path: Path) -> Imported:
     def take(*records: str) -> None:
         path = saved(tmp_path / f"{len(records)}.xml", pubmed_set(*records))
-        import_file(tmp_path, KINDS["pubmed"], path, ReadOptions(), lambda _: None)
+        import_file(give_store(tmp_path), KINDS["pubmed"], path, ReadOptions(), lambda _: None)
 
     return take
 

@@ -12,8 +12,8 @@ from typing import Any, Unpack
 import pytest
 import pytest_asyncio
 from graph_files import SMALL, build_small_graph
-from graph_names import give_graph
 from ncbi_server import Answer, NcbiServer, Seen
+from shipped_data import give_graph
 
 from models.encoders.hashing import HashingEncoder
 from retrieval.errors import EGRESS_REFUSED, GRAPH_INVALID, GRAPH_SOURCE_UNAVAILABLE, GraphError, NcbiError

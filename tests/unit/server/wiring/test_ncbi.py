@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from graph_files import SMALL, build_small_graph
+from shipped_data import give_store
 
 from retrieval.gateway.store.open import open_store
 from retrieval.types import NAME_KINDS, KnownName
@@ -15,7 +16,7 @@ from server.wiring.ncbi import fill_gateway, site_names
 
 def test_a_graph_counts_from_when_it_is_built(tmp_path: Path) -> None:
     """Before that its names are unknown, and no error is raised; nor by a damaged one."""
-    store = open_store(tmp_path / "gateway")
+    store = open_store(give_store(tmp_path / "gateway"))
     names = site_names(store, tmp_path / "graphs", SMALL)
     assert list(names.find("tremor", NAME_KINDS)) == []
 
@@ -49,7 +50,7 @@ async def test_a_site_can_leave_the_human_genes_out(tmp_path: Path) -> None:
 
 def test_organisms_of_common_questions_are_always_known(tmp_path: Path) -> None:
     """Whatever has been imported."""
-    names = site_names(open_store(tmp_path / "gateway"), tmp_path / "graphs", SMALL)
+    names = site_names(open_store(give_store(tmp_path / "gateway")), tmp_path / "graphs", SMALL)
 
     assert KnownName("rhesus monkey", "organism") in set(names.find("Rhesus monkey", {"organism"}))
     assert list(names.find("Homo johnsmithensis", NAME_KINDS)) == []
@@ -57,7 +58,7 @@ def test_organisms_of_common_questions_are_always_known(tmp_path: Path) -> None:
 
 def test_ordinary_words_are_language_or_people(tmp_path: Path) -> None:
     """Symbols that are neither stay free of conditions."""
-    names = site_names(open_store(tmp_path / "gateway"), tmp_path / "graphs", SMALL)
+    names = site_names(open_store(give_store(tmp_path / "gateway")), tmp_path / "graphs", SMALL)
 
     assert all(names.is_ordinary(word) for word in ("rest", "cat", "she", "has", "john", "schmidt", "fatima"))
     assert not any(names.is_ordinary(word) for word in ("brca", "psmb", "egfr", "hb", "x"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from shipped_data import give_store
+
 from retrieval.gateway.app import answer
 from retrieval.gateway.eutils.history import History, StoredSearch
 from retrieval.gateway.store.open import open_store
@@ -12,7 +14,7 @@ from retrieval.gateway.store.open import open_store
 
 def test_a_webenv_is_answered_by_the_history_that_gave_it(tmp_path: Path) -> None:
     """The second search of a WebEnv does not lose the first; another history does not know it."""
-    store, history = open_store(tmp_path), History()
+    store, history = open_store(give_store(tmp_path)), History()
     call = {"db": "gene", "term": "HB*[sym]", "usehistory": "y", "retmode": "json"}
     found = json.loads(answer(store, "esearch", call, history).body)["esearchresult"]
     page = {"db": "gene", "query_key": found["querykey"], "webenv": found["webenv"], "retmode": "json", "retmax": "1"}

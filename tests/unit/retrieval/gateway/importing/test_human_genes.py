@@ -16,6 +16,7 @@ from typing import Literal
 
 import pytest
 from ncbi_files import pubmed_record, pubmed_set, saved
+from shipped_data import give_store
 
 from retrieval.formats.items import ReadOptions
 from retrieval.gateway.app import answer
@@ -50,7 +51,7 @@ def table(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(tmp_path: Path, table: Path) -> GatewayStore:
-    assert add_human_genes(tmp_path / "data", table) == len(ROWS)
+    assert add_human_genes(give_store(tmp_path / "data"), table) == len(ROWS)
     return open_store(tmp_path / "data")
 
 
@@ -164,7 +165,7 @@ def test_ncbis_file_of_human_genes_replaces_the_table(store: GatewayStore, tmp_p
     """With its links, in the same transaction; readers see another state of the store, and the table is not added."""
     before, data = store.version(), tmp_path / "data"
     path = gene_info(tmp_path / "gene_info", ("9606", "2", "A2M"), ("10090", "5", "Abc"))
-    import_file(data, KINDS["gene_info"], path, ReadOptions(), lambda _: None)
+    import_file(give_store(data), KINDS["gene_info"], path, ReadOptions(), lambda _: None)
 
     assert (store.count("gene"), store.version() > before) == (2, True)
     assert [one.name for one in tables_of(store)] == ["gene_info"]
@@ -174,7 +175,7 @@ def test_ncbis_file_of_human_genes_replaces_the_table(store: GatewayStore, tmp_p
 def test_genes_of_another_organism_do_not_replace_it(tmp_path: Path, table: Path) -> None:
     data = tmp_path / "data"
     path = gene_info(tmp_path / "gene_info", ("9606", "2", "A2M"), ("10090", "5", "Abc"))
-    import_file(data, KINDS["gene_info"], path, ReadOptions(tax_ids=frozenset({10090})), lambda _: None)
+    import_file(give_store(data), KINDS["gene_info"], path, ReadOptions(tax_ids=frozenset({10090})), lambda _: None)
 
     assert add_human_genes(data, table) == len(ROWS)
     with closing(open_store(data)) as store:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from ncbi_files import pubmed_record, pubmed_set, saved
+from shipped_data import give_store
 
 from retrieval.errors import GATEWAY_BUSY, GatewayDataError, ImportFileError, RetrievalError
 from retrieval.formats.items import ReadOptions
@@ -45,7 +46,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def take(data: Path, kind: str, path: Path, options: ReadOptions | None = None) -> ImportResult:
-    return import_file(data, KINDS[kind], path, options or ReadOptions(), lambda _: None)
+    return import_file(give_store(data), KINDS[kind], path, options or ReadOptions(), lambda _: None)
 
 
 def count(data: Path, db: str) -> int:
@@ -187,7 +188,7 @@ def test_an_interrupted_import_goes_on_where_it_was(files: Path, tmp_path: Path)
 
     kind = KINDS["gene_info"]
     with pytest.raises(StopError):
-        import_file(tmp_path, kind, files / "gene_info.gz", ReadOptions(), stop)
+        import_file(give_store(tmp_path), kind, files / "gene_info.gz", ReadOptions(), stop)
     assert count(tmp_path, "imported") == 0
     seen: list[Progress] = []
     result = import_file(tmp_path, kind, files / "gene_info.gz", ReadOptions(), seen.append)
@@ -203,7 +204,7 @@ def test_only_one_import_works_on_a_store(files: Path, tmp_path: Path) -> None:
         with pytest.raises(RetrievalError, match="another import", check=GATEWAY_BUSY.is_of):
             take(tmp_path, "gene2pubmed", files / "gene2pubmed.gz")
 
-    import_file(tmp_path, KINDS["gene_info"], files / "gene_info.gz", ReadOptions(), second)
+    import_file(give_store(tmp_path), KINDS["gene_info"], files / "gene_info.gz", ReadOptions(), second)
 
 
 def test_a_reader_sees_the_old_store_or_the_new_one(files: Path, tmp_path: Path) -> None:
@@ -215,7 +216,7 @@ def test_a_reader_sees_the_old_store_or_the_new_one(files: Path, tmp_path: Path)
     def look(_: Progress) -> None:
         seen.add(store.count("snp"))
 
-    import_file(tmp_path, KINDS["dbsnp_vcf"], files / "GCF_000001405.40.gz", ReadOptions(), look)
+    import_file(give_store(tmp_path), KINDS["dbsnp_vcf"], files / "GCF_000001405.40.gz", ReadOptions(), look)
     assert seen == {0} or seen == {0, 300}
     assert store.count("snp") == 300
     store.close()

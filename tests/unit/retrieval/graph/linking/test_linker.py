@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_names import NamesStore, node, read_diseases, shipped_names
+from graph_names import NamesStore, node, read_diseases
 from hypothesis import given
 from hypothesis import strategies as st
+from shipped_data import shipped_names
 
 from models.errors import ENGINE_FULL, ModelError
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary

@@ -21,7 +21,6 @@ from server.types import key_id
 
 KEYS = "/v1/admin/keys"
 
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 

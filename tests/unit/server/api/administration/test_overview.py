@@ -20,7 +20,6 @@ from server.types import key_digest, key_id
 
 OVERVIEW = "/v1/admin/overview"
 
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 

@@ -31,7 +31,6 @@ NOTHING = lookup(status="empty")
 NO_RECORD = lookup("esummary", term="672", status="empty")
 FAILED = replace(lookup(status="error"), result="error: NCBI timed out")
 
-
 READER = QuestionReader.load()
 
 

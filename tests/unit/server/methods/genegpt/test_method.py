@@ -19,7 +19,6 @@ from server.methods.shared.call_lines import call_line, collect, render, summary
 
 ESEARCH = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi"
 
-
 CARD = ModelCard(name="m", source="x", genegpt_mask="slim", summaries="lead")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from graph_names import NamesStore, node, shipped_names
+from graph_names import NamesStore, node
 from hypothesis import given
 from hypothesis import strategies as st
+from shipped_data import shipped_names
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.dictionary_lookup.normalize import fold, hash_tokens, tokens_of, window_hashes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from graph_names import NamesStore, node, shipped_names
+from graph_names import NamesStore, node
+from shipped_data import shipped_names
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 

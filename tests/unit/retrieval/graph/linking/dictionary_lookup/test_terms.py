@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from graph_names import NamesStore, node, shipped_names
+from graph_names import NamesStore, node
+from shipped_data import shipped_names
 
 from retrieval.graph.linking.dictionary_lookup.dictionary import Dictionary, build_dictionary
 from retrieval.graph.linking.dictionary_lookup.terms import TermNames, term_names
