@@ -38,16 +38,14 @@ class Running(Served):
 
 
 def own_data_folders(environment: Mapping[str, str], own: str) -> dict[str, str]:
-    """Name data folders in ``own`` where the settings name none: each has one server, and tests start several.
+    """Name a folder of namespaces in ``own`` where the settings name none: each has one server, tests start several.
 
-    Those of graph and gateway have what is shipped, which a server would build for seconds.
+    What a server would build for seconds is put into its home, but not where the data folder is named as such.
     """
-    give_data(Path(own))
-    ours = {"ARROWHEAD_GRAPH__DATA_DIR": f"{own}/graphs", "ARROWHEAD_GATEWAY__DATA_DIR": f"{own}/gateway"}
-    folders = {} if environment.keys() & {"XDG_DATA_HOME", "HOME"} else ours
-    if "XDG_DATA_HOME" not in environment:
-        folders["ARROWHEAD_RETRIEVAL__DATA_DIR"] = f"{own}/namespaces"
-    return {name: folder for name, folder in folders.items() if name not in environment}
+    if "XDG_DATA_HOME" in environment:
+        return {}
+    give_data(Path(environment.get("HOME", own), ".local", "share", "arrowhead"))
+    return {"ARROWHEAD_RETRIEVAL__DATA_DIR": environment.get("ARROWHEAD_RETRIEVAL__DATA_DIR", f"{own}/namespaces")}
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from models.encoders.hashing import HashingEncoder
 from retrieval.gateway.store.open import STORE_NAME, open_store
 from retrieval.graph.linking.dictionary_lookup.terms import TermNames, term_names
 from retrieval.graph.store.catalog import SHIPPED, open_or_build
+from retrieval.storage.files import make_folder
 from retrieval.terminology.concepts import shipped_terminology
 
 
@@ -30,17 +31,6 @@ def _shipped_graph() -> Path:
         return folder / SHIPPED
 
 
-def give_graph(graphs: Path) -> None:
-    """Put both where a server with this folder of graphs looks for them."""
-    shipped_names()
-    shipped = _shipped_graph()
-    (graphs / SHIPPED).mkdir(parents=True, mode=0o700, exist_ok=True)
-    for made in (*shipped.parent.glob(".names-*"), *shipped.iterdir()):
-        given = graphs / made.relative_to(shipped.parent)
-        given.unlink(missing_ok=True)
-        given.hardlink_to(made)
-
-
 @lru_cache(maxsize=1)
 def _sample_store() -> Path:
     with made_once("gateway") as folder:
@@ -48,15 +38,26 @@ def _sample_store() -> Path:
         return folder / STORE_NAME
 
 
+def give_graph(graphs: Path) -> None:
+    """Put both where a server with this folder of graphs looks for them."""
+    shipped_names()
+    shipped = _shipped_graph()
+    make_folder(graphs / SHIPPED)
+    for made in (*shipped.parent.glob(".names-*"), *shipped.iterdir()):
+        (graphs / made.relative_to(shipped.parent)).hardlink_to(made)
+
+
 def give_store(folder: Path) -> Path:
-    """Put the sample's store, which takes a while to build, where the folder has none, and return the folder."""
+    """Put the sample's store where the folder has none, and return the folder."""
     if not (folder / STORE_NAME).exists():
-        folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+        make_folder(folder)
         shutil.copy(_sample_store(), folder)
     return folder
 
 
 def give_data(folder: Path) -> None:
-    """Give graph and store to a server whose data folder this is."""
-    give_graph(folder / "graphs")
-    give_store(folder / "gateway")
+    """Give graph and store to servers whose data folder this is, before the first of them starts."""
+    with made_once("given"):
+        if not (folder / "graphs").exists():
+            give_graph(folder / "graphs")
+            give_store(folder / "gateway")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from shipped_data import give_store
+
 from retrieval.gateway.store.open import open_store
 from retrieval.types import KnownName, NameKind
 from server.wiring.ncbi import SiteNames, site_names
@@ -27,8 +29,8 @@ class HostileNames:
 
 
 def sample_names(folder: Path) -> SiteNames:
-    """Return the vocabulary of an installation with the sample alone; its store is built in the folder."""
-    return site_names(open_store(folder / "gateway"), folder / "graphs", "small")
+    """Return the vocabulary of an installation with the sample alone; its store is in the folder."""
+    return site_names(open_store(give_store(folder / "gateway")), folder / "graphs", "small")
 
 
 def hostile_names(folder: Path) -> SiteNames:

@@ -166,8 +166,10 @@ def default_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running
     line = next(line for line in readme.splitlines() if "arrowhead serve" in line)
     _, verb, *flags = line.replace(" --port 8000", "").split()
     assert verb == "serve"
+    home = tmp_path_factory.mktemp("fresh")
     settings = {
-        "HOME": str(tmp_path_factory.mktemp("fresh")),
+        "HOME": str(home),
+        "XDG_DATA_HOME": str(home / ".local" / "share"),  # where it is without this, and nothing is put there
         "ARROWHEAD_GATEWAY__HUMAN_GENES": "true",
         "ARROWHEAD_SERVER__DRAIN_NOTICE_S": "0",
         # bfloat16, the default of some processors, finds a passage more or less.

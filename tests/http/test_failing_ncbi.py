@@ -73,7 +73,7 @@ def client(
     settings = {
         "ARROWHEAD_MODEL__SCRIPT": str(script),
         "ARROWHEAD_NCBI__EUTILS_URL": failing_ncbi,
-        "ARROWHEAD_NCBI__TOTAL_TIMEOUT_S": "5",
+        "ARROWHEAD_NCBI__TOTAL_TIMEOUT_S": "2",
         "ARROWHEAD_SERVER__MAX_IN_FLIGHT": "64",
     }
     with host_with(settings) as running, running.client() as made:

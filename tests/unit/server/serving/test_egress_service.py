@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from ncbi_server import Answer, NcbiServer, Seen
+from shipped_data import give_store
 from waiting import until
 
 from retrieval.errors import EGRESS_SERVICE_UNAVAILABLE, NcbiError
@@ -53,7 +54,7 @@ def _settings(ncbi: str, folder: Path, service: dict[str, Any], key: str | None 
         "egress_service": service,
         "ncbi": {"eutils_url": ncbi, "blast_url": ncbi, "email": "a@example.org"},
         "audit": {"path": folder / "audit.jsonl"},
-        "gateway": {"data_dir": folder / "gateway"},
+        "gateway": {"data_dir": give_store(folder / "gateway")},
     }
     return Settings(**values)
 
