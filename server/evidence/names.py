@@ -23,6 +23,7 @@ from retrieval.graph.linking.dictionary_lookup.terms import TermNames
 from retrieval.graph.types import Linked, NameOf, Node, Statement
 from retrieval.types import NameInText
 from server.methods.shared.conversation.follow_ups import symbols_in
+from server.methods.shared.identifiers import tokens_of
 
 log = logging.getLogger(__name__)
 # The first look-up opens the graph, which goes on behind an answer that does not wait for it.
@@ -111,6 +112,18 @@ class QueryNames:
         known = [name.name.casefold() for name in genes]
         others = [one for one in self._terms_in(text) if not any(one.name.casefold() in name for name in known)]
         return (*genes, *others)[:MAX_NAMES]
+
+    def subjects_in(self, text: str) -> tuple[frozenset[str], ...]:
+        """Return for each drug, disease and other term of a text the words of all its names that English has not.
+
+        A term that the text calls by English words alone ("water", "heart failure") is left out.
+        """
+        found = [(one.node, text[one.start : one.end]) for one in self._dictionary.read(text).concepts]
+        return tuple(self._rare([own, node.name, *node.synonyms]) for node, own in found if self._rare([own]))
+
+    def _rare(self, names: Sequence[str]) -> frozenset[str]:
+        words = {word for name in names for word in tokens_of(name)}
+        return frozenset(word for word in words if len(word) >= _LEAST_SYNONYM and not self._genes.is_ordinary(word))
 
     def _terms_in(self, text: str) -> Iterator[NameInText]:
         seen: set[str] = set()

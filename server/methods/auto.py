@@ -15,7 +15,7 @@ itself that it found nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -41,10 +41,11 @@ from server.methods.base import (
 from server.methods.genegpt.questions import ParsedQuestion, QuestionReader
 from server.methods.shared.choices import listed_choices, one_line
 from server.methods.shared.conversation.notes import MessageReader
-from server.methods.shared.identifiers import Identifier, IdentifierIndex, identifiers_in, is_common
+from server.methods.shared.identifiers import Identifier, IdentifierIndex, identifiers_in, is_common, tokens_of
 from server.methods.shared.reading.evidence import EvidenceText
 from server.methods.shared.reading.gate import Gate, several_sources
 from server.methods.shared.synthesis import served_syntheses
+from server.methods.shared.verdicts import MOST_READ
 
 # What each method answers from.
 _SOURCES: Final[Mapping[str, str]] = {
@@ -81,6 +82,7 @@ class Candidate:
         self.probability: float | None = None
         self.fault = ""
         self._sources: tuple[Source, ...] = ()
+        self._quoted: Sequence[str] = ()
         self._held: list[Event] = []
         self._method, self._ask = method, ask
         self._is_again = method.name in _EXTRACTED and is_written
@@ -139,6 +141,11 @@ class Candidate:
         texts = (text for one in self._sources for text in (one.title, one.text, *one.records))
         return not names or any(map(IdentifierIndex("\n".join(texts)).has, names))
 
+    def is_about(self, subjects: Sequence[frozenset[str]]) -> bool:
+        """Return whether the texts that it would quote have a word of a subject; True where there are none."""
+        words = {word for text in self._quoted for word in tokens_of(text)}
+        return not subjects or any(not words.isdisjoint(subject) for subject in subjects)
+
     @property
     def is_exact(self) -> bool:
         """Return whether its statements are of just the relation that is asked for, which no verifier has to judge."""
@@ -146,7 +153,7 @@ class Candidate:
 
     @property
     def record(self) -> dict[str, Any]:
-        known = None if self.probability is None else round(self.probability, 4)
+        known = self.probability and round(self.probability, 4)
         return {"method": self.name, "found": self.found, "probability": known}
 
     @property
@@ -168,6 +175,7 @@ class Candidate:
         if best is not None and done.outcome in ("answered", "partial"):
             self.probability = float(best)
             self.answering = "sure" if self.probability >= done.details["bar"] else "maybe"
+            self._quoted = [f"{one.title}\n{one.text}" for one in self._sources]
         elif self.name == "kg-rag" and (done.outcome == "answered" or done.details.get("excluded")):
             self.answering = "sure"
 
@@ -182,7 +190,9 @@ class Candidate:
             return
         reading = await gate.read(question, texts)
         self.probability = reading.best
-        self.answering = "sure" if reading.is_answered else "maybe" if reading.quotes(1) else "no"
+        quotes = reading.quotes(MOST_READ)
+        self.answering = "sure" if reading.is_answered else "maybe" if quotes else "no"
+        self._quoted = [f"{texts[one.evidence.source].title}\n{texts[one.evidence.source].text}" for one in quotes]
 
     async def _until_fault(self) -> AsyncGenerator[Event, None]:
         """Yield and hold the events; what fails is raised again where the method is chosen all the same."""
@@ -208,25 +218,26 @@ class Choice:
     candidate: Candidate | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AutoReaders:
+    """Hold what reads; ``subjects_in`` blocks, and returns for each thing that a question names the words for it."""
+
+    gate: Gate
+    messages: MessageReader
+    questions: QuestionReader
+    subjects_in: Callable[[str], Sequence[frozenset[str]]]
+
+
 class Auto:
     """Choose the method by the evidence; ``methods`` has each by its name, the plain model under ``direct``."""
 
     name = AUTO
     description = "Auto: searches the sources in turn, and answers by the method whose evidence answers, saying which"
 
-    def __init__(
-        self,
-        methods: Mapping[str, Method],
-        card: ModelCard,
-        gate: Gate,
-        reader: MessageReader,
-        questions: QuestionReader,
-    ) -> None:
+    def __init__(self, methods: Mapping[str, Method], card: ModelCard, readers: AutoReaders) -> None:
         self._methods = methods
         self._card = card
-        self._gate = gate
-        self._reader = reader
-        self._questions = questions
+        self._readers = readers
 
     def check(self, ask: AnswerRequest) -> None:
         for key in ask.options:
@@ -288,11 +299,11 @@ class Auto:
 
     async def _choice(self, ask: AnswerRequest, candidates: Mapping[str, Candidate]) -> Choice:
         can_chat = self._fault(DIRECT, ask) is None
-        reading = await self._reader.read(ask.question) if can_chat else None
+        reading = await self._readers.messages.read(ask.question) if can_chat else None
         if not candidates or (reading is not None and reading.is_greeting):
             return Choice(DIRECT, "answered by the model alone: this asks for no evidence")
         genes = candidates.get("genegpt")
-        parsed = self._questions.read(ask.question)
+        parsed = self._readers.questions.read(ask.question)
         has_plan = genes is not None and parsed.is_plan
         if genes is not None and has_plan:
             await genes.look_up()
@@ -312,7 +323,8 @@ class Auto:
         why = f"what was found could not be judged: {fault}" if fault else "nothing that was found answers this"
         if can_chat and not fault:
             return Choice(DIRECT, f"answered by the model alone: {why}")
-        read = [one for one in rest if one.fault] or rest
+        # One that may answer, but of something else, would show its quotes.
+        read = [one for one in rest if one.fault] or [one for one in rest if one.answering == "no"] or rest
         nearest = genes if genes is not None and names else max(read, key=_likelihood, default=genes)
         name = nearest.name if nearest else DIRECT
         return Choice(name, f"answered by {name}: {why}", nearest)
@@ -322,17 +334,19 @@ class Auto:
     ) -> Candidate | None:
         """Return the candidate whose evidence answers best, None where none may, or none has one of the names.
 
+        What only may answer has to name a subject of the question: a verifier may take metformin for methotrexate.
         They are read in their order, which is that of their cost, up to the first whose evidence may answer.
         """
         question = _stem(ask)
+        subjects = await asyncio.to_thread(self._readers.subjects_in, question)
 
         def fits(one: Candidate) -> bool:
-            return one.is_exact or one.has_one_of(names)
+            return one.is_exact or (one.has_one_of(names) and (one.answering == "sure" or one.is_about(subjects)))
 
         tasks: list[asyncio.Task[None]] = []
         try:
             for one in candidates:
-                tasks.append(asyncio.create_task(one.judge(self._gate, question)))
+                tasks.append(asyncio.create_task(one.judge(self._readers.gate, question)))
                 # The graph is read beside what comes next, which takes longer.
                 if one.name == "kg-rag" and one is not candidates[-1]:
                     continue
@@ -357,9 +371,8 @@ def _likelihood(one: Candidate) -> tuple[bool, float]:
 
 def _why(one: Candidate) -> str:
     does = "answers" if one.answering == "sure" else "may answer"
-    what = _SOURCES[one.name]
     known = "" if one.probability is None else f", with a probability of {one.probability:.2f}"
-    return f"answered by {one.name}: of what was found, evidence of {what} {does} the question{known}"
+    return f"answered by {one.name}: of what was found, evidence of {_SOURCES[one.name]} {does} the question{known}"
 
 
 def _asked_names(parsed: ParsedQuestion, has_plan: bool, question: str) -> list[Identifier]:

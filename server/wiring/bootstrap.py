@@ -33,7 +33,7 @@ from server.evidence.ncbi import NcbiSessions
 from server.evidence.passages import PassageService, Retrieval
 from server.evidence.site_tools.look_ups import PassagesWithTools, SiteTools
 from server.evidence.verifier import VerifierService, verifier_service
-from server.methods.auto import Auto
+from server.methods.auto import Auto, AutoReaders
 from server.methods.base import DIRECT, Method
 from server.methods.clinfo.cells import Cells
 from server.methods.clinfo.method import Clinfo, Library
@@ -253,7 +253,7 @@ def _methods(
     if evidence.tools is not None:
         reading = MedRag(lifecycle, PassagesWithTools(passages, evidence.tools), gate, longest)
         choices[reading.name] = for_model(reading, lifecycle.card)
-    auto = Auto(choices, lifecycle.card, gate, evidence.messages, questions)
+    auto = Auto(choices, lifecycle.card, AutoReaders(gate, evidence.messages, questions, evidence.names.subjects_in))
     for method in (auto, *served.values()):
         conversing = ConversationMethod(method, lifecycle, names)
         noted = NotedMethod(conversing, evidence.messages, numbers, only_reads=not lifecycle.card.is_general)

@@ -63,7 +63,7 @@ class StoreSynonyms:
         ``is_ordinary``: whether English has the word in small letters, which is then no synonym.
         """
         self._open = open_store
-        self._is_ordinary = is_ordinary
+        self.is_ordinary = is_ordinary
         self._store: GatewayStore | None = None
         self._failed = False
         self._lock = threading.Lock()
@@ -117,11 +117,11 @@ class StoreSynonyms:
 
     def _may_be(self, span: _WordSpan, kind: _Kind) -> bool:
         if kind == "name":
-            return span.size > 1 or span.has_digit or not self._is_ordinary(span.text.lower())
+            return span.size > 1 or span.has_digit or not self.is_ordinary(span.text.lower())
         if span.in_notation:
             least = _MIN_CHARS if kind == "symbol" else _SHORT_NAME + (not span.has_digit)
             return len(span.key) >= least or (span.by_gene_word and len(span.key) >= _SHORT_NAME)
-        is_word = self._is_ordinary(span.text.lower())
+        is_word = self.is_ordinary(span.text.lower())
         return kind == "symbol" and span.is_lower and len(span.key) >= _SHORT_NAME and not is_word
 
     def _own_aliases(self, gene: Gene) -> list[str]:
@@ -144,12 +144,12 @@ class StoreSynonyms:
 
     def _is_telling(self, symbol: str) -> bool:
         """Return whether an alias can be searched for: not a letter or two, and no word of English."""
-        return len(symbol) >= _MIN_CHARS and not self._is_ordinary(symbol.lower())
+        return len(symbol) >= _MIN_CHARS and not self.is_ordinary(symbol.lower())
 
     def _gene_of(self, name: str) -> Gene | None:
         """Return the gene whose symbol this is, else the only one that has it as an alias."""
         words = words_of(name)
-        is_word = name.islower() and name.isalpha() and self._is_ordinary(name)
+        is_word = name.islower() and name.isalpha() and self.is_ordinary(name)
         if not words or len(name) > MAX_NAME_CHARS or is_word or {EDGE, PART}.intersection(words):
             return None
         genes = self._find("sym alias", [words])

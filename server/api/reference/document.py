@@ -50,8 +50,7 @@ def operation_id(route: APIRoute) -> str:
 
 def described(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
     """Give the routes what FastAPI gives them where it includes a router, for which it reads each one again."""
-    found = list(routes)
-    for route in found:
+    for route in (found := list(routes)):
         if isinstance(route, APIRoute):
             route.unique_id = operation_id(route)
             route.responses.setdefault("default", {})

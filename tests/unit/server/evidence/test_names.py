@@ -83,7 +83,8 @@ concept\tsource\tidentifier\tkind\tnames\tclaimed
 
 @pytest.fixture
 def query_names(tmp_path: Path) -> QueryNames:
-    genes = StoreSynonyms(lambda: open_store(tmp_path), lambda word: word in ("large", "set"))
+    ordinary = frozenset({"large", "set", "arthritis", "of", "the", "table"})
+    genes = StoreSynonyms(lambda: open_store(tmp_path), ordinary.__contains__)
     return QueryNames(genes, lambda: term_names(parse(_TABLE.encode())))
 
 
@@ -97,3 +98,10 @@ async def test_genes_come_from_the_store_and_the_rest_from_the_terminology(query
     assert found == {"Trexall": ("methotrexate",), "atrophic polyarthritis": ("rheumatoid arthritis",)}
     assert query_names.is_gene("IL6") and "interleukin 6" in query_names.synonyms("IL6")
     await query_names.close()
+
+
+def test_a_subject_is_known_by_the_words_of_its_names_that_english_has_not(query_names: QueryNames) -> None:
+    subjects = query_names.subjects_in("Does Trexall help in rheumatoid arthritis?")
+    assert [*map(sorted, subjects)] == [["methotrexate", "trexall"], ["atrophic", "polyarthritis", "rheumatoid"]]
+    assert query_names.subjects_in("Is arthritis, rheumatoid, set in the table?")[0] == subjects[1]
+    assert query_names.subjects_in("Is it the table?") == ()

@@ -14,7 +14,7 @@ from models.decoding.types import LoopUsage
 from models.errors import ArrowheadError
 from models.verifiers.base import Judgement, OperatingPoints, Pair
 from server.errors import VERIFIER_UNAVAILABLE, RequestError
-from server.methods.auto import Auto
+from server.methods.auto import Auto, AutoReaders
 from server.methods.base import (
     AnswerOutcome,
     AnswerRequest,
@@ -117,9 +117,11 @@ async def _answered(
     card: ModelCard = SMALL,
     reader: Reader | None = None,
     gate: Gate | None = None,
+    subjects: tuple[frozenset[str], ...] = (),
     **more: Any,
 ) -> tuple[list[Event], Done]:
-    auto = Auto(served, card, gate or lexical_gate(), reader or Reader(), QuestionReader.load())
+    readers = AutoReaders(gate or lexical_gate(), reader or Reader(), QuestionReader.load(), lambda _: subjects)
+    auto = Auto(served, card, readers)
     ask = AnswerRequest(request_id="1", prompt=question, **more)
     auto.check(ask)
     events = [event async for event in auto.answer(ask)]
@@ -166,6 +168,22 @@ async def test_what_only_may_answer_stands_before_a_graph_without_such_a_stateme
     graph = Small("kg-rag", OTHER, "not_found")
     _, done = await _answered(_methods(kg_rag=graph, medrag=Small("medrag", OTHER), clinfo=maybe))
     assert done.details["answered_by"] == "clinfo"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "evidence", "answers"),
+    [
+        ("partial", OTHER, "medrag"),
+        ("partial", "Ondansetron is given for it.", "clinfo"),
+        ("answered", OTHER, "clinfo"),
+    ],
+)
+async def test_what_only_may_answer_has_to_name_what_is_asked_about(outcome: Any, evidence: str, answers: str) -> None:
+    """By any of its names; else the source that found nothing says so."""
+    articles = Small("clinfo", evidence, outcome, {"best": 0.3 if outcome == "partial" else 0.9, "bar": 0.5})
+    served = _methods(medrag=Small("medrag", OTHER), clinfo=articles)
+    _, done = await _answered(served, subjects=(frozenset({"zofran", "ondansetron"}),))
+    assert done.details["answered_by"] == answers
 
 
 @pytest.mark.parametrize(
