@@ -63,10 +63,7 @@ class Verdict(NamedTuple):
 
 
 class FairQueue:
-    """Hold the places of the queue, shared fairly between keys.
-
-    Not thread-safe.
-    """
+    """Hold the places of the queue, shared fairly between keys; not thread-safe."""
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits

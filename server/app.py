@@ -48,7 +48,7 @@ class Application(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         """Return the document."""
-        return document.completed(super().openapi(), self.routes, needs_key=self.state.services.key_lookup.requires_key)
+        return document.completed(super().openapi, self.routes, needs_key=self.state.services.key_lookup.requires_key)
 
 
 # In the order in which the description of the API has them.
@@ -86,7 +86,8 @@ def create_app(services: Services) -> Application:
         description=document.ABOUT,
         openapi_tags=list(document.TAGS),
         servers=[{"url": "/"}],
-        routes=document.described(route for module in _ROUTED for route in module.router.routes),
+        # As they are: FastAPI's include_router would read each of them again.
+        routes=[route for module in _ROUTED for route in module.router.routes],
         lifespan=lifespan,
         openapi_url=None,  # /openapi.json is a route of its own, which needs a key
         docs_url=None,

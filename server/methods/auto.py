@@ -43,7 +43,7 @@ from server.methods.shared.choices import listed_choices, one_line
 from server.methods.shared.conversation.notes import MessageReader
 from server.methods.shared.identifiers import Identifier, IdentifierIndex, identifiers_in, is_common, tokens_of
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.reading.gate import Gate, several_sources
+from server.methods.shared.reading.gate import Gate, quote_answers_alone, several_sources
 from server.methods.shared.synthesis import served_syntheses
 from server.methods.shared.verdicts import MOST_READ
 
@@ -323,8 +323,10 @@ class Auto:
         why = f"what was found could not be judged: {fault}" if fault else "nothing that was found answers this"
         if can_chat and not fault:
             return Choice(DIRECT, f"answered by the model alone: {why}")
-        # One that may answer, but of something else, would show its quotes.
-        read = [one for one in rest if one.fault] or [one for one in rest if one.answering == "no"] or rest
+        # Articles that may answer, but something else, are quoted already.
+        quoted = [one for one in rest if one.name in _EXTRACTED and one.answering == "maybe"]
+        read = [one for one in rest if one.fault] or [one for one in rest if one not in quoted] or rest
+        quote_answers_alone()
         nearest = genes if genes is not None and names else max(read, key=_likelihood, default=genes)
         name = nearest.name if nearest else DIRECT
         return Choice(name, f"answered by {name}: {why}", nearest)

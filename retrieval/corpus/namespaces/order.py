@@ -11,10 +11,7 @@ from retrieval.index.base import Ids
 
 
 class PassageOrder:
-    """Know the order of a store's passages, read once in each generation.
-
-    Thread-safe.
-    """
+    """Know the order of a store's passages, read once in each generation; thread-safe."""
 
     def __init__(self, store: PassageStore) -> None:
         self._store = store

@@ -8,7 +8,7 @@ memory only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from http import HTTPStatus
 from importlib.resources import files
@@ -48,18 +48,13 @@ def operation_id(route: APIRoute) -> str:
     return re.sub(r"\W+", "_", f"{min(route.methods)}_{route.path_format}").strip("_").lower()
 
 
-def described(routes: Iterable[BaseRoute]) -> list[BaseRoute]:
-    """Give the routes what FastAPI gives them where it includes a router, for which it reads each one again."""
-    for route in (found := list(routes)):
+def completed(generate: Callable[[], Schema], routes: Iterable[BaseRoute], *, needs_key: bool) -> Schema:
+    """Return the document that FastAPI generates with what the routes, as it reads them, do not tell."""
+    for route in routes:
         if isinstance(route, APIRoute):
             route.unique_id = operation_id(route)
             route.responses.setdefault("default", {})
-    return found
-
-
-def completed(generated: Schema, routes: Iterable[BaseRoute], *, needs_key: bool) -> Schema:
-    """Return the generated document with what the routes, as FastAPI reads them, do not tell."""
-    document = deepcopy(generated)
+    document = deepcopy(generate())
     document["security"] = [{"bearer": []}] if needs_key else [{}]
     components = document["components"]
     components["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer"}}

@@ -31,16 +31,23 @@ _OF_A_CHOICE: Final = 6
 
 # What was judged for one answer already, by whichever method: the texts that Auto compares are those that it reads.
 _judged: ContextVar[dict[Pair, Judgement] | None] = ContextVar("judged", default=None)
+_quotes_unsure: ContextVar[bool] = ContextVar("quotes_unsure", default=True)
 
 
 @contextmanager
 def several_sources() -> Iterator[None]:
     """Let the gates of this task judge each pair once, at the bars of several sources that are searched at once."""
     _judged.set({})
+    _quotes_unsure.set(True)
     try:
         yield
     finally:
         _judged.set(None)
+
+
+def quote_answers_alone() -> None:
+    """Let the gates of this task quote nothing that only may answer, as long as several sources are searched."""
+    _quotes_unsure.set(False)
 
 
 class Judge(Protocol):
@@ -144,7 +151,8 @@ class Gate:
         points = self._judge.points
         if _judged.get() is None:
             return points
-        return replace(points, answer=max(points.answer, points.answer_of_several))
+        bar = max(points.answer, points.answer_of_several)
+        return replace(points, answer=bar, quote=points.quote if _quotes_unsure.get() else bar)
 
     async def read(self, question: str, texts: Sequence[EvidenceText]) -> Reading:
         """Return the sentences of the texts by their relevance to the question.

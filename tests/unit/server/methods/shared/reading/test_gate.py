@@ -9,7 +9,7 @@ from lexical_verifier import lexical_gate
 
 from models.verifiers.base import Judgement, OperatingPoints, Pair
 from server.methods.shared.reading.evidence import EvidenceText
-from server.methods.shared.reading.gate import Gate, several_sources
+from server.methods.shared.reading.gate import Gate, quote_answers_alone, several_sources
 
 POINTS = OperatingPoints(quote=0.5, answer=0.7, verdict=0.8, label=0.5, screen=0.3)
 
@@ -47,12 +47,14 @@ async def test_sentences_are_ranked_and_quoted_above_the_bar() -> None:
 
 
 async def test_of_several_sources_that_are_searched_at_once_more_is_wanted() -> None:
-    """Each may have what only looks like an answer, which is quoted as unsure. Pairs are judged once."""
+    """Each may have what only looks like an answer, which is quoted as unsure, if at all. Pairs are judged once."""
     told = Told({FIRST: judged(relevance=0.8)})
     told.points = replace(POINTS, answer_of_several=0.9)
     gates = (Gate(told), Gate(told))
     with several_sources():
         readings = [await gate.read("What is aspirin?", [EvidenceText("", FIRST)]) for gate in gates]
+        quote_answers_alone()
+        assert not (await gates[0].read("What is aspirin?", [EvidenceText("", FIRST)])).quotes(3)
     alone = await Gate(told).read("What is aspirin?", [EvidenceText("", FIRST)])
     assert alone.is_answered and not any(one.is_answered for one in readings)
     assert len(readings[0].quotes(3)) == 1
