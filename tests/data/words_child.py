@@ -102,7 +102,8 @@ def main() -> None:
         target.write_bytes(harm(chance, target.read_bytes(), files))
         tell(f"{place} {target.name} {harm.__name__}")
         tell(f"{place} {tried(folder)}")
-        shutil.rmtree(folder)
+        # Threads of an index that was just given up may still write there.
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
