@@ -323,7 +323,7 @@ class Auto:
         why = f"what was found could not be judged: {fault}" if fault else "nothing that was found answers this"
         if can_chat and not fault:
             return Choice(DIRECT, f"answered by the model alone: {why}")
-        # Articles that may answer, but something else, are quoted already.
+        # What was read to its end has its quotes already, though they are of something else.
         quoted = [one for one in rest if one.name in _EXTRACTED and one.answering == "maybe"]
         read = [one for one in rest if one.fault] or [one for one in rest if one not in quoted] or rest
         quote_answers_alone()
