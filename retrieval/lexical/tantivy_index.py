@@ -271,9 +271,9 @@ class TantivyIndex:
     def _drop_writer(self) -> None:
         writer, self._writer = self._writer, None
         if writer is not None:
-            with contextlib.suppress(ValueError, OSError):
-                writer.rollback()
-                writer.wait_merging_threads()
+            for end in (writer.rollback, writer.wait_merging_threads):  # its threads end also where it cannot go back
+                with contextlib.suppress(ValueError, OSError):
+                    end()
         self._right.release()
 
 
