@@ -132,7 +132,7 @@ def _read_head(source: Path, file: gzip.GzipFile) -> _Head:
             raise DocumentUnreadable(f"{source}: no {FORMAT} of version {VERSION}")
         settings = settings_of(json.dumps(head["settings"]))
         return _Head(str(head["name"]), settings, str(head["created"])[:40], int(head["documents"]))
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise DocumentUnreadable(f"{source}: no export of a namespace ({type(error).__name__})") from error
     except NamespaceInvalid as error:
         raise DocumentUnreadable(f"{source}: line 1 is damaged ({error.message})") from error

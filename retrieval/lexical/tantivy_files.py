@@ -124,7 +124,7 @@ def _checked_file(path: Path, known: _Stamp | None) -> _Stamp:
         if stamp == known:
             return stamp
         with path.open("rb") as file:
-            intact = _checksum(file) == _written_checksum(file)
+            intact = _written_checksum(file) == _checksum(file)
     except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
         raise IndexDamaged(f"{path} cannot be read: {error}") from error
     if not intact:
@@ -141,10 +141,10 @@ def _footer(file: BinaryIO) -> tuple[int, int]:
     return end - length, length
 
 
-def _written_checksum(file: BinaryIO) -> int:
+def _written_checksum(file: BinaryIO) -> object:
     begin, length = _footer(file)
     file.seek(begin)
-    return int(json.loads(file.read(length))["crc"])
+    return json.loads(file.read(length))["crc"]
 
 
 def _checksum(file: BinaryIO) -> int:

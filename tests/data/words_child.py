@@ -34,7 +34,7 @@ def digits(chance: random.Random, content: bytes, _: list[Path]) -> bytes:
     """Of numbers in text, such as those of JSON."""
     changed = bytearray(content)
     for place in [at for at, byte in enumerate(changed) if 0x30 <= byte <= 0x39 and chance.random() < 0.1]:
-        changed[place] = chance.choice(b"0123456789")
+        changed[place] = chance.choice(b"0123456789eE.-")
     return bytes(changed)
 
 

@@ -262,7 +262,7 @@ def _adapter_rank(folder: Path) -> int:
     """Return the rank in an adapter's config, 1 where it cannot be read: vLLM then says what is wrong."""
     try:
         return int(json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return 1
 
 

@@ -61,7 +61,7 @@ def memory_need(card: ModelCard, options: EngineOptions, dtype: Dtype) -> Memory
             return MemoryNeed(_saved_bytes(folder), token // 2, context)
         weights = _saved_bytes(folder) * _loaded_size(dtype) // _SIZES.get(saved, 2)
         return MemoryNeed(0 if options.quantization else weights, token, context)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return MemoryNeed()
 
 

@@ -337,7 +337,7 @@ def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
             )
             for row in rows
         ]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise NamespaceDamaged(f"namespace {name}: its queries cannot be read") from error
 
 

@@ -314,5 +314,5 @@ def npy_header(dtype: DTypeLike, shape: tuple[int, ...]) -> bytes:
 def _done(progress: Path) -> int:
     try:
         return int(json.loads(progress.read_bytes())["rows"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return 0

@@ -91,6 +91,7 @@ def _rewritten(change: Callable[[str], str]) -> Callable[[bytes], bytes]:
         lambda _: b"no archive at all" * 100,
         _rewritten(lambda text: text.replace('"version": 2', '"version": 9')),
         _rewritten(lambda text: text.replace('"documents": 121', '"documents": 122')),
+        _rewritten(lambda text: text.replace('"documents": 121', '"documents": 1e999')),
         _rewritten(lambda text: text.replace('"overlap": 0', '"overlap": x')),
         _rewritten(lambda text: text[: len(text) // 2]),
         _rewritten(lambda text: "[]\n" + text),
