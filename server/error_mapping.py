@@ -52,7 +52,7 @@ class ErrorReply:
 
     def body_at(self, path: str) -> dict[str, Any]:
         """Return the error object of the protocol that a path speaks."""
-        return self.anthropic if path in ANTHROPIC_PATHS else self.body
+        return self.anthropic if path.startswith("/v1/messages") else self.body
 
     @property
     def headers(self) -> dict[str, str]:

@@ -259,7 +259,7 @@ def _key_of(path: str, headers: Headers) -> str:
     """Return the request's API key, "" where it has none or more than one."""
     authorizations = headers.getlist("authorization")
     # Anthropic's clients send their key in a header of its own.
-    api_keys = headers.getlist("x-api-key") if path in ANTHROPIC_PATHS else []
+    api_keys = headers.getlist("x-api-key") if path in ANTHROPIC_PATHS or "anthropic-version" in headers else []
     if len(authorizations) + len(api_keys) != 1:
         return ""
     if api_keys:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from models.errors import UnsupportedParam
 from retrieval.errors import DatabaseUnavailable
 from retrieval.storage.database import Connection, Row, SharedDatabase
 from retrieval.storage.files import FILE_MODE, make_folder
@@ -36,6 +37,7 @@ _REPLACE: Final = (
 )
 _ALIVE: Final = "(expires IS NULL OR expires > %s)"
 _MAX_PAGE: Final = 10_000
+NOT_LISTED: Final = "after: this list has no such id, or no longer; leave after out to begin again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,13 +116,19 @@ class Records:
     def page(
         self, selection: Selection, *, limit: int = _MAX_PAGE, after: str = "", newest_first: bool = False
     ) -> list[Record]:
-        """Return records in the order in which they were first stored; ``after`` is the id of the one before them."""
+        """Return records in the order in which they were first stored; ``after`` is the id of the one before them.
+
+        Raises:
+            UnsupportedParam: there is no such record, or no longer.
+        """
         where, values = selection._where
         values.append(self._now())
         if after:
-            sign = "<" if newest_first else ">"
-            where += f" AND place {sign} (SELECT place FROM arrowhead_records WHERE kind = %s AND id = %s)"
-            values += [selection.kind, after]
+            sql = "SELECT place FROM arrowhead_records WHERE kind = %s AND id = %s"
+            if not (place := self._rows(sql, (selection.kind, after))):
+                raise UnsupportedParam(NOT_LISTED, param="after")
+            where += f" AND place {'<' if newest_first else '>'} %s"
+            values += place[0]
         order = "DESC" if newest_first else "ASC"
         sql = f"SELECT {_COLUMNS} FROM arrowhead_records WHERE {where} ORDER BY place {order} LIMIT %s"
         return [_record(row) for row in self._rows(sql, (*values, limit))]

@@ -145,6 +145,9 @@ class RawRoute(APIRoute):
 
 # pydantic's name of a union's branch: list[constrained-str].
 _BRANCH = re.compile(r"\[")
+_PLAIN = frozenset({"str", "constrained-str", "float", "int"})
+# The types of errors that say that a branch of a union does not take such a value at all.
+_OTHERS = frozenset({"string_type", "list_type", "dict_type", "model_type", "int_type", "float_type", "literal_error"})
 # Fields behind which it puts the branch's own name.
 _TAGGED = frozenset({"response_format"})
 
@@ -177,18 +180,27 @@ async def read_body(request: Request, kind: type[_Model]) -> _Model:
     return parse_body(kind, await read_json(request))
 
 
+def _is_branch(part: int | str) -> bool:
+    return isinstance(part, str) and (part in _PLAIN or part[:1].isupper() or _BRANCH.search(part) is not None)
+
+
 def first_error(error: ValidationError, place: str = "") -> ArrowheadError:
     """Return the first validation error with its field's name.
 
     ``place`` is the path of the checked part in the body (``input[2]``).
     """
-    detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    # A union reports every branch it tried; the branch names mean nothing to a client.
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    detail, head = details[0], details[0]["loc"][:-1]
+    # A union reports every branch it tried; that which takes what was sent says what is wrong with it, and the branch
+    # names mean nothing to a client.
+    if detail["type"] in _OTHERS and _is_branch(detail["loc"][-1]):
+        rest = [one for one in details if one["loc"][: len(head)] == head]
+        detail = next((one for one in rest if len(one["loc"]) - 1 > len(head) or one["type"] not in _OTHERS), detail)
     loc = [part for part, before in zip(detail["loc"], ("", *detail["loc"]), strict=False) if before not in _TAGGED]
-    path = [str(part) for part in loc if not (isinstance(part, str) and _BRANCH.search(part))]
-    words = [part for part in path if part not in {"str", "constrained-str", "float", "int"}]
+    is_unknown = detail["type"] == "extra_forbidden"
+    words = [str(part) for at, part in enumerate(loc, 1) if (is_unknown and at == len(loc)) or not _is_branch(part)]
     param = re.sub(r"\.(\d+)", r"[\1]", ".".join([place, *words] if place else words)) or None
-    if detail["type"] == "extra_forbidden":
+    if is_unknown:
         return RequestError(f"{param}: there is no such field", param=param)
     # What our own validators say is a sentence; pydantic puts a prefix before it.
     message = str(detail["msg"])

@@ -10,20 +10,21 @@ import json
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from models.errors import ArrowheadError
+from models.errors import ArrowheadError, UnsupportedParam
 from retrieval.corpus.ingest.add import ChangeHooks, remove, try_file
 from retrieval.corpus.items import ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.store.base import StoredDocument
 from retrieval.errors import CorpusError, DocumentUnreadable, NamespaceBusy, NamespaceUnknown, RetrievalError
-from retrieval.storage.records import Record, Records, Selection
+from retrieval.storage.records import NOT_LISTED, Record, Records, Selection
 from server.auth.authentication import Principal
 from server.auth.namespace_scopes import NamespaceAccess, private_metadata
 from server.errors import BATCH_UNKNOWN, FILE_UNKNOWN, FILES_FULL, STORE_UNKNOWN, RequestError
@@ -191,7 +192,7 @@ class VectorStores:
         return batch
 
     def drafts(self, principal: Principal, store: VectorStore, files: Mapping[str, Any], batch: str) -> list[Member]:
-        """Return the members for files of a key, by their ids, with their attributes.
+        """Return the members for files of a key, by their ids, with their attributes; those that are here take these.
 
         Raises:
             RequestError: the key has no such file, or the vector store would have too many.
@@ -200,23 +201,28 @@ class VectorStores:
         known = self._records.total(Selection(kind=MEMBER, parent=store.id))[0]
         if known + len(files) > MAX_MEMBERS:
             raise RequestError(f"a vector store has at most {MAX_MEMBERS} files", FILES_FULL, param=param)
-        members = []
-        for file_id, attributes in files.items():
-            file = self._files.get(principal.owner, file_id, param)
-            members.append(
-                Member(
-                    store=store.id,
-                    file_id=file_id,
-                    owner=principal.owner,
-                    filename=file.filename,
-                    size=file.size,
-                    digest=file.digest,
-                    attributes=attributes or {},
-                    batch=batch,
-                    created=int(self._now()),
-                )
+        found = [self._files.get(principal.owner, file_id, param) for file_id in files]
+        drafts = [
+            Member(
+                store=store.id,
+                file_id=file.id,
+                owner=principal.owner,
+                filename=file.filename,
+                size=file.size,
+                digest=file.digest,
+                attributes=files[file.id] or {},
+                batch=batch,
+                created=int(self._now()),
             )
-        return members
+            for file in found
+        ]
+        for draft in drafts:
+            if (record := self._records.get(MEMBER, f"{store.id}/{draft.file_id}")) is not None:
+                here = _member(record)
+                state: State = "completed" if here.state == "completed" else "in_progress"
+                attributes = here.attributes if files[draft.file_id] is None else draft.attributes
+                self.put_member(replace(here, attributes=attributes, batch=batch, state=state, fault=None))
+        return drafts
 
     def member(self, store: VectorStore, file_id: str) -> Member:
         """Return a file of a vector store; a document that came otherwise is one too, by its own id.
@@ -238,13 +244,15 @@ class VectorStores:
         """Return the documents of a namespace that nobody added as files, each as if it were one, newest first."""
         with self._namespaces.using(store.id) as namespace:
             last = namespace.store.stored_document(after) if after else None
+            if after and last is None:
+                raise UnsupportedParam(NOT_LISTED, param="after")
             found = namespace.store.documents((), limit, last.place if last else 0)
         return [_member_for(store, one) for one in found]
 
-    def texts(self, member: Member, limit: int) -> list[str]:
-        """Return the texts of the documents that a file gave, the first of them."""
+    def texts(self, member: Member) -> list[str]:
+        """Return the texts of the documents that a file gave."""
         with self._namespaces.using(member.store) as namespace:
-            found = (namespace.store.document(one) for one in member.documents[:limit])
+            found = map(namespace.store.document, member.documents)
             return [text for document in found if document is not None for text in (document[1],)]
 
     def members(self, store: VectorStore, *, state: str = "", batch: str = "", **page: Any) -> list[Member]:
@@ -253,8 +261,18 @@ class VectorStores:
         selection = Selection(kind=MEMBER, parent=store.id, state=state, tag=batch)
         return [_member(one) for one in self._records.page(selection, **page)]
 
-    def counts(self, store: VectorStore, batch: str = "") -> dict[str, int]:
-        return self._records.counts(Selection(kind=MEMBER, parent=store.id, tag=batch))
+    def counts(self, store: VectorStore) -> dict[str, int]:
+        return self._records.counts(Selection(kind=MEMBER, parent=store.id))
+
+    def counts_of(self, batch: Record) -> dict[str, int]:
+        """Return how many files of a batch are in each state, as they are now where they came again later."""
+        ids = set(json.loads(batch.body)["files"])
+        counts = self._records.counts(Selection(kind=MEMBER, parent=batch.parent, tag=batch.id))
+        if sum(counts.values()) == len(ids):
+            return counts
+        return Counter(
+            one.state for one in self._records.page(Selection(kind=MEMBER, parent=batch.parent)) if one.ref in ids
+        )
 
     def put_member(self, member: Member) -> None:
         self._records.put(_record(member))
@@ -325,18 +343,13 @@ class VectorStores:
 
     # What a search may find, and whose it is.
 
-    def by_document(self, store: VectorStore) -> dict[str, Member]:
-        """Return the file of each document of a vector store; documents that came otherwise are not in it."""
+    def by_document(self, store: VectorStore, passes: Filter | None = None) -> dict[str, Member]:
+        """Return the first file that passes of each document; documents that came otherwise are not in it."""
         found: dict[str, Member] = {}
         for member in self.members(store, state="completed"):
-            for document in member.documents:
+            for document in member.documents if passes is None or passes(member.attributes) else ():
                 found.setdefault(document, member)
         return found
-
-    def admitted(self, store: VectorStore, passes: Filter) -> frozenset[str]:
-        """Return the ids of the documents of files whose attributes pass."""
-        members = [one for one in self.members(store, state="completed") if passes(one.attributes)]
-        return frozenset(document for one in members for document in one.documents)
 
     # The job.
 

@@ -191,14 +191,22 @@ class StoredResponses:
             RequestError: it would have more items, or the key more bytes, than it may.
         """
         self.update(owner, self.conversation(owner, conversation_id))
-        number, _ = self._records.total(Selection(kind=_ITEM, parent=conversation_id))
-        _, size = self._records.total(Selection(kind=_ITEM, owner=owner))
-        if number + len(items) > MAX_ITEMS or size > _MAX_BYTES:
-            text = f"a conversation has at most {MAX_ITEMS} items, those of a key {_MAX_BYTES} bytes together"
-            raise RequestError(text, RESPONSES_FULL, param="items")
+        self.check_room(owner, conversation_id, len(items), "items")
         for item in items:
             self._put(owner, _ITEM, f"{conversation_id}/{item['id']}", item, parent=conversation_id)
         self._records.set_expiry_below(conversation_id, self._now() + KEPT_S)
+
+    def check_room(self, owner: str, conversation_id: str, more: int, param: str = "conversation") -> None:
+        """Check that a conversation has room for more items.
+
+        Raises:
+            RequestError: as ``add_items``; ``param`` names the field.
+        """
+        number, _ = self._records.total(Selection(kind=_ITEM, parent=conversation_id))
+        _, size = self._records.total(Selection(kind=_ITEM, owner=owner))
+        if number + more > MAX_ITEMS or size > _MAX_BYTES:
+            text = f"a conversation has at most {MAX_ITEMS} items, those of a key {_MAX_BYTES} bytes together"
+            raise RequestError(text, RESPONSES_FULL, param=param)
 
     def items(self, owner: str, conversation_id: str, **page: Any) -> list[Item]:
         if after := page.get("after"):

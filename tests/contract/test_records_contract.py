@@ -10,6 +10,7 @@ import pytest
 from moved_clock import Clock
 from waiting import in_threads
 
+from models.errors import UnsupportedParam
 from retrieval.errors import DatabaseUnavailable
 from retrieval.storage.database import SharedDatabase
 from retrieval.storage.records import Record, Records, Selection, SqliteDatabase
@@ -86,7 +87,8 @@ def test_pages_go_both_ways(records: Records) -> None:
     assert ids(records.page(every, limit=2, after="r1")) == ["r2", "r3"]
     assert ids(records.page(every, limit=2, newest_first=True)) == ["r4", "r3"]
     assert ids(records.page(every, limit=9, newest_first=True, after="r1")) == ["r0"]
-    assert records.page(every, after="none") == []
+    with pytest.raises(UnsupportedParam, match="after: this list has no such id"):
+        records.page(every, after="none")
 
 
 def test_selections_meet_every_condition(records: Records) -> None:

@@ -132,8 +132,10 @@ class FileScope:
         for one in found:
             reciprocal = sum(1 / (_RANK + rank) for rank in one.ranks.values())
             score = round(reciprocal * (_RANK + 1) / rankers, 4)
-            if score >= self.search.threshold:
-                chunks.append(Chunk(one, self.files.get((one.namespace, one.document.document_id)), score))
+            member = self.files.get((one.namespace, one.document.document_id))
+            # A document may be of two stores, and its file pass in one of them.
+            if score >= self.search.threshold and (member is not None or self.documents is None):
+                chunks.append(Chunk(one, member, score))
         return chunks
 
 
@@ -187,12 +189,10 @@ async def scope_of(services: Services, principal: Principal, search: FileSearch)
         files = {
             (store.id, document): member
             for store in stores
-            for document, member in services.vector_stores.by_document(store).items()
+            for document, member in services.vector_stores.by_document(store, search.passes).items()
         }
-        if search.passes is None:
-            return FileScope(search, None, files)
-        admitted = [services.vector_stores.admitted(store, search.passes) for store in stores]
-        return FileScope(search, frozenset().union(*admitted), files)
+        documents = None if search.passes is None else frozenset(document for _, document in files)
+        return FileScope(search, documents, files)
 
     return await asyncio.to_thread(work)
 

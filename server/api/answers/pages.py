@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from fastapi import Request
 
+from retrieval.storage.records import NOT_LISTED
 from server.api.declarations import Reply, Schema, parameter
 from server.errors import RequestError
 
@@ -56,8 +57,14 @@ def listed(found: Sequence[_T], limit: int, shown: Callable[[_T], dict[str, Any]
 
 
 def part_of(found: Sequence[_T], page: Mapping[str, Any], id_of: Callable[[_T], str]) -> Sequence[_T]:
-    """Return a page of what is known whole, the oldest first."""
+    """Return a page of what is known whole, the oldest first.
+
+    Raises:
+        RequestError: ``after`` is not among it, or no longer.
+    """
     ordered = list(reversed(found)) if page["newest_first"] else list(found)
-    ids = [id_of(one) for one in ordered]
-    start = 0 if not page["after"] else ids.index(page["after"]) + 1 if page["after"] in ids else len(ids)
+    ids = ["", *map(id_of, ordered)]
+    if page["after"] not in ids:
+        raise RequestError(NOT_LISTED, param="after")
+    start = ids.index(page["after"])
     return ordered[start : start + page["limit"]]

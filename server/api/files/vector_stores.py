@@ -48,7 +48,6 @@ _FILE: Final = f"{_FILES}/{{file_id}}"
 _BATCH: Final = f"{_STORE}/file_batches/{{batch_id}}"
 _MAX_LISTED: Final = 100
 _USUAL: Final = 20
-_MAX_TEXTS: Final = 1000
 # Clients that poll ask again after so long.
 _POLL: Final = {"openai-poll-after-ms": "250"}
 _ONE: Final[dict[int | str, dict[str, Any]]] = {200: {"model": ObjectReply}, **errors(404)}
@@ -280,14 +279,14 @@ async def delete_member(request: Request, vector_store_id: str, file_id: str) ->
 async def get_member_content(request: Request, vector_store_id: str, file_id: str) -> Response:
     services: Services = request.app.state.services
     _, member = await _member(request, vector_store_id, file_id)
-    texts = await asyncio.to_thread(services.vector_stores.texts, member, _MAX_TEXTS)
+    texts = await asyncio.to_thread(services.vector_stores.texts, member)
     reply = {
         "object": "vector_store.file_content.page",
         "file_id": file_id,
         "filename": member.filename,
         "attributes": dict(member.attributes),
         "data": [{"type": "text", "text": text} for text in texts],
-        "has_more": len(member.documents) > _MAX_TEXTS,
+        "has_more": False,
         "next_page": None,
     }
     return JSONResponse(reply)
@@ -315,7 +314,7 @@ async def _batch_reply(request: Request, store: VectorStore, batch_id: str) -> R
 
     def work() -> dict[str, Any]:
         record, _ = services.vector_stores.batch(store, batch_id)
-        counts = counts_object(services.vector_stores.counts(store, batch_id))
+        counts = counts_object(services.vector_stores.counts_of(record))
         ended = next((state for state in ("cancelled", "completed") if counts[state]), "failed")
         return {
             "id": batch_id,

@@ -18,6 +18,7 @@ from models.errors import ArrowheadError
 from server.api.declarations import Reply, errors
 from server.api.mcp.tools import McpTool, ToolReply, read_passage, read_trace, tools_for
 from server.error_mapping import error_reply
+from server.middleware import log_failure
 from server.version import installed_version
 
 if TYPE_CHECKING:
@@ -175,12 +176,15 @@ async def _run(tool: McpTool, request: Request, given: dict[str, Any]) -> ToolRe
     if fault is not None:
         place = ".".join(map(str, fault.absolute_path))
         return _failed(f"{place}: {fault.message[:300]}" if place else fault.message[:300], "invalid_arguments")
+    # To JSON Schema 3.0 is an integer, as some agents write them.
+    whole = {name: int(value) for name, value in given.items() if isinstance(value, float) and value.is_integer()}
     try:
         async with asyncio.timeout(request.app.state.services.settings.server.request_timeout_s):
-            return await tool.run(request, given)
+            return await tool.run(request, given | whole)
     except TimeoutError:
         return _failed("the time for this call is over", "timeout")
-    except ArrowheadError as error:
+    except Exception as error:
+        log_failure(error)
         reply = error_reply(error)
         return _failed(reply.message, reply.code)
 

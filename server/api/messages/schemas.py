@@ -171,7 +171,15 @@ def parse_message(body: object) -> MessageRequest:
         RequestError: a value is not valid; ``param`` names the field.
         UNSUPPORTED_FIELD: a field or a block is not served; ``param`` names it.
     """
-    return _parsed(MessageRequest, body)
+    request = _parsed(MessageRequest, body)
+    if request.messages[-1].role == "assistant":
+        place = f"messages[{len(request.messages) - 1}]"
+        raise RequestError(
+            f"{place}: an answer that is begun is not continued; end with a message of the user",
+            UNSUPPORTED_FIELD,
+            param=place,
+        )
+    return request
 
 
 def parse_count(body: object) -> CountRequest:

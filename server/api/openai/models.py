@@ -7,6 +7,7 @@ by the model's chat template or, for a base model, as plain text. Special tokens
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Request, Response
@@ -14,6 +15,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ConfigDict, Field
 
 from models.engines.base import Engine
+from server.api.answers.pages import listed
 from server.api.declarations import RETRIEVAL_ERRORS, Reads, Reply, Schema, errors, with_unused
 from server.api.http_io import Body, cancel_on_disconnect, parse_body, read_body, read_json
 from server.api.openai.schemas import MAX_MESSAGES, MAX_TEXT, ChatMessage, served_fields
@@ -38,6 +40,9 @@ class Model(Reply):
 
     id: str
     object: Literal["model"]
+    type: Literal["model"] = Field(description="this and the next two are for Anthropic's SDK")
+    display_name: str
+    created_at: str
     created: int
     owned_by: str
     ready: bool
@@ -60,13 +65,17 @@ class ModelList(Reply):
 
     object: Literal["list"]
     data: list[Model]
+    first_id: str | None
+    last_id: str | None
+    has_more: Literal[False]
 
 
 @router.get("/v1/models", summary="List models and methods", responses={200: {"model": ModelList}})
 async def list_models(request: Request) -> Response:
     services: Services = request.app.state.services
     models = [_model(services, served) for served in services.models(request.state.principal)]
-    return JSONResponse({"object": "list", "data": [*models, *_encoders(services)]})
+    found = [*models, *_encoders(services)]
+    return JSONResponse(listed(found, len(found) + 1, dict))
 
 
 @router.get(
@@ -94,6 +103,9 @@ def _entry(services: Services, name: str, description: str, *, ready: bool) -> d
     return {
         "id": name,
         "object": "model",
+        "type": "model",
+        "display_name": name,
+        "created_at": datetime.fromtimestamp(services.created, UTC).isoformat(),
         "created": services.created,
         "owned_by": "arrowhead",
         "ready": ready,

@@ -15,6 +15,8 @@ class BackgroundAnswers:
     """Hold the running answers by the digest of their key and their id."""
 
     def __init__(self) -> None:
+        # Held from the check for room until the answer has begun.
+        self.admission = asyncio.Lock()
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     def check_room(self, owner: str) -> None:

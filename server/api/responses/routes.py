@@ -38,6 +38,7 @@ from server.api.responses.schemas import (
     parse_responses,
 )
 from server.api.responses.state import Keeper, Kept, history_of, input_items, take_kept
+from server.api.responses.stored import settled
 from server.api.vllm_passthrough.dispatch import dispatch_plain, is_plain
 from server.auth.authentication import Principal
 from server.error_mapping import error_reply
@@ -178,28 +179,32 @@ async def _kept_body(request: Request, sent: Any, kept: Kept) -> tuple[Responses
     body = replace(parse_responses(sent), kept=kept)
     if stored is None or not (kept.store or kept.conversation or kept.previous):
         return body, None
-    before = await history_of(stored, owner, kept)
+    items = input_items(sent["input"])
+    if kept.previous:
+        await settled(request, kept.previous, "previous_response_id")
+    before = await history_of(stored, owner, kept, len(items) + 1)
     before = before if is_plain(services, body.fields.model) else without_calls(before)
     head = 1 if body.fields.instructions else 0
     messages = (*body.messages[:head], *before, *body.messages[head:])
     if len(messages) > MAX_MESSAGES:
         name = "conversation" if kept.conversation else "previous_response_id"
         raise RequestError(f"{name}: at most {MAX_MESSAGES} messages are read, with those before", param=name)
-    return replace(body, messages=messages), Keeper(stored, owner, kept, input_items(sent["input"]))
+    return replace(body, messages=messages), Keeper(stored, owner, kept, items)
 
 
 async def _begun(request: Request, answer: _Answer, keeper: Keeper) -> Response:
     """Answer in the background; reply with the response that waits."""
     background: BackgroundAnswers = request.app.state.background
     services: Services = request.app.state.services
-    background.check_room(keeper.owner)
     until = time.time() + services.settings.server.request_timeout_s + _LATE_S
-    waiting = await keeper.keep(answer.waiting("in_progress"), until)
-    if not waiting["store"]:
-        raise DatabaseUnavailable(
-            "the response cannot be stored, so that it could not be read again", STATE_UNAVAILABLE
-        )
-    background.begin(keeper.owner, waiting["id"], answer.run(keeper))
+    async with background.admission:
+        background.check_room(keeper.owner)
+        waiting = await keeper.keep(answer.waiting("in_progress"), until)
+        if not waiting["store"]:
+            raise DatabaseUnavailable(
+                "the response cannot be stored, so that it could not be read again", STATE_UNAVAILABLE
+            )
+        background.begin(keeper.owner, waiting["id"], answer.run(keeper))
     return JSONResponse(answer.waiting("queued"))
 
 
@@ -293,7 +298,7 @@ class _Answer:
                         yield chunk
             except Exception as error:
                 log_failure(error)
-                for wire in self._failed(error):
+                for wire in await self._failed(error):
                     yield wire
 
     async def _rest(self, first: Indexed | None, events: AsyncGenerator[Indexed, None]) -> AsyncGenerator[Chunk, None]:
@@ -306,11 +311,13 @@ class _Answer:
         for wire in self._numbered([*ended, {"type": f"response.{self._status}", "response": await self.ended()}]):
             yield wire
 
-    def _failed(self, error: Exception) -> Iterator[Wire]:
+    async def _failed(self, error: Exception) -> Iterator[Wire]:
         reply = error_reply(error)
         self._items.fail()
+        failure = self._failure(error)
+        failure = failure if self._keeper is None else await self._keeper.keep(failure)
         event = {"type": "error", "code": reply.code, "message": reply.message, "param": reply.param}
-        return self._numbered([event, {"type": "response.failed", "response": self._failure(error)}])
+        return self._numbered([event, {"type": "response.failed", "response": failure}])
 
     def _failure(self, error: Exception) -> dict[str, Any]:
         reply = error_reply(error)

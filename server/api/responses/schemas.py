@@ -300,7 +300,7 @@ def read_item(item: object, place: str) -> Message | None:
     if kind in SKIPPED or kind.startswith(CLIENTS_OWN):
         return None
     if kind == "item_reference":
-        raise RequestError(f"{place}: {_NOT_STORED}", UNSUPPORTED_FIELD, param=place)
+        raise RequestError(f"{place}: references are not read; send the item itself", UNSUPPORTED_FIELD, param=place)
     read = ResponseMessage if kind == "message" else FUNCTION_ITEMS.get(kind)
     if read is None:
         raise RequestError(

@@ -117,14 +117,13 @@ class Keeper:
     async def keep(self, response: dict[str, Any], until: float = 0.0) -> dict[str, Any]:
         """Store a response, and return it as it is now: where this fails, it says that it is not stored.
 
-        A response that has ended is also added to its conversation.
+        A response that has ended is also added to its conversation; where this fails, it names none.
         """
         try:
-            await asyncio.to_thread(self._keep, response, until)
+            return await asyncio.to_thread(self._keep, response, until)
         except ArrowheadError as error:
             log.error("a response is not stored: id=%s cause=%s", response["id"], type(error).__name__)
             return response | {"store": False}
-        return response
 
     async def replace(self, response: dict[str, Any]) -> None:
         """Store how a response in the background ended, unless it was cancelled or deleted meanwhile."""
@@ -135,23 +134,28 @@ class Keeper:
         if stored.is_running:
             await self.keep(response)
 
-    def _keep(self, response: dict[str, Any], until: float) -> None:
+    def _keep(self, response: dict[str, Any], until: float) -> dict[str, Any]:
         kept = self.kept
         if kept.conversation is not None and response["status"] in ("completed", "incomplete"):
-            self.stored.add_items(self.owner, kept.conversation, [*self.items, *response["output"]])
+            try:
+                self.stored.add_items(self.owner, kept.conversation, [*self.items, *response["output"]])
+            except ArrowheadError as error:
+                log.error("a turn is not added: response=%s cause=%s", response["id"], type(error).__name__)
+                response = response | {"conversation": None}
         if kept.store:
             one = StoredResponse(
                 id=response["id"], response=response, input=self.items, previous=kept.previous or "", until=until
             )
             self.stored.save(self.owner, one)
+        return response
 
 
-async def history_of(stored: StoredResponses, owner: str, kept: Kept) -> list[Message]:
-    """Return the messages before those of a request.
+async def history_of(stored: StoredResponses, owner: str, kept: Kept, more: int) -> list[Message]:
+    """Return the messages before those of a request, whose turn has at least ``more`` items.
 
     Raises:
         RequestError: there is no such response or conversation for the key.
-        RequestError: the response has not ended, or follows too many.
+        RequestError: the response has not ended, or follows too many; the conversation has no room for the turn.
     """
 
     def work() -> list[Item]:
@@ -160,6 +164,7 @@ async def history_of(stored: StoredResponses, owner: str, kept: Kept) -> list[Me
         if kept.conversation is None:
             return []
         stored.conversation(owner, kept.conversation, "conversation")
+        stored.check_room(owner, kept.conversation, more)
         return stored.items(owner, kept.conversation)
 
     return messages_of(await asyncio.to_thread(work))

@@ -38,21 +38,22 @@ def stored_of(request: Request) -> StoredResponses:
     return services.responses
 
 
-async def _found(request: Request, response_id: str) -> StoredResponse:
-    return await asyncio.to_thread(stored_of(request).get, request.state.owner, response_id)
+async def settled(request: Request, response_id: str, param: str = "response_id") -> StoredResponse:
+    """Return a stored response; one that never will end has failed, which of another server is known at its deadline.
 
-
-def _is_lost(request: Request, stored: StoredResponse) -> bool:
-    """Return whether a response that has not ended never will: of another server that is known at its deadline."""
+    Raises:
+        RequestError: there is none of this id for the key; ``param`` names the field.
+    """
     services: Services = request.app.state.services
     background: BackgroundAnswers = request.app.state.background
-    if not stored.is_running or background.is_running(request.state.owner, stored.id):
-        return False
-    return services.settings.state.url is None or time.time() > stored.until
-
-
-def _shown(request: Request, stored: StoredResponse) -> dict[str, Any]:
-    return dict(stored.response) | ({"status": "failed", "error": _LOST} if _is_lost(request, stored) else {})
+    # Asked before it is read: what ends in between is stored as it ended.
+    is_here = background.is_running(request.state.owner, response_id)
+    stored = await asyncio.to_thread(stored_of(request).get, request.state.owner, response_id, param)
+    if is_here or not stored.is_running or (services.settings.state.url is not None and time.time() <= stored.until):
+        return stored
+    stored = replace(stored, response={**stored.response, "status": "failed", "error": _LOST})
+    await asyncio.to_thread(stored_of(request).save, request.state.owner, stored)
+    return stored
 
 
 @router.get(
@@ -61,7 +62,7 @@ def _shown(request: Request, stored: StoredResponse) -> dict[str, Any]:
 async def get_response(request: Request, response_id: str) -> Response:
     if request.query_params.get("stream") == "true":
         raise RequestError("stream: a stored response is read whole; leave stream out", param="stream")
-    return JSONResponse(_shown(request, await _found(request, response_id)))
+    return JSONResponse(dict((await settled(request, response_id)).response))
 
 
 @router.delete(
@@ -70,7 +71,7 @@ async def get_response(request: Request, response_id: str) -> Response:
     responses={200: {"model": dict[str, Any]}, **errors(404)},
 )
 async def delete_response(request: Request, response_id: str) -> Response:
-    await _found(request, response_id)
+    await settled(request, response_id)
     await request.app.state.background.cancel(request.state.owner, response_id)
     await asyncio.to_thread(stored_of(request).delete, request.state.owner, response_id)
     return JSONResponse({"id": response_id, "object": "response", "deleted": True})
@@ -82,16 +83,15 @@ async def delete_response(request: Request, response_id: str) -> Response:
     responses={200: {"model": ResponseReply}, **errors(404, 422)},
 )
 async def cancel_response(request: Request, response_id: str) -> Response:
-    stored = await _found(request, response_id)
+    stored = await settled(request, response_id)
     if not stored.response.get("background"):
         raise RequestError("response_id: only a response in the background can be cancelled", param="response_id")
-    is_lost = _is_lost(request, stored)
     await request.app.state.background.cancel(request.state.owner, response_id)
-    stored = await _found(request, response_id)
-    if stored.is_running and not is_lost:
+    stored = await asyncio.to_thread(stored_of(request).get, request.state.owner, response_id)
+    if stored.is_running:
         stored = replace(stored, response={**stored.response, "status": "cancelled"})
         await asyncio.to_thread(stored_of(request).save, request.state.owner, stored)
-    return JSONResponse(_shown(request, stored))
+    return JSONResponse(dict(stored.response))
 
 
 @router.get(
@@ -102,5 +102,5 @@ async def cancel_response(request: Request, response_id: str) -> Response:
 )
 async def list_input_items(request: Request, response_id: str) -> Response:
     page = page_of(request, _MAX_LISTED, _USUAL, ("include", "include[]"))
-    items = part_of((await _found(request, response_id)).input, page, lambda item: str(item["id"]))
+    items = part_of((await settled(request, response_id)).input, page, lambda item: str(item["id"]))
     return JSONResponse(listed(items, page["limit"], dict))
