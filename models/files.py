@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import time
@@ -22,6 +23,24 @@ _MARGIN_BYTES: Final = 64 * 2**20
 _POLL_S: Final = 0.2
 
 
+def parse_json(data: bytes | str) -> Any:
+    """Parse the JSON of a file that may be damaged.
+
+    Raises:
+        ValueError: it is no JSON, is nested too deeply, or has a number that is not finite, of which int() makes none.
+    """
+    try:
+        return json.loads(data, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("its JSON is nested too deeply") from None
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"the number {text[:40]} is not finite")
+    return number
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from a file.
 
@@ -29,8 +48,8 @@ def read_json(path: Path) -> dict[str, Any]:
         ModelNotFound: the file is missing or holds no JSON object.
     """
     try:
-        loaded = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        loaded = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ModelNotFound(f"{path} cannot be read: {error}") from error
     if not isinstance(loaded, dict):
         raise ModelNotFound(f"{path} is not a JSON object")
