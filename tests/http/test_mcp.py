@@ -70,7 +70,7 @@ async def test_an_agent_looks_up_searches_and_reads(running: Served) -> None:
         failed, text, data = await _called(client, "ncbi_esummary", db="gene", id="5699")
         assert not failed and "PSMB10 (human)" in text and data["records"][0]["id"] == "5699"
 
-        _, text, data = await _called(client, "search", query="Which drug reverses heparin?", k=3)
+        _, text, data = await _called(client, "search", query="Which drug reverses heparin?", k=3.0)
         assert len(data["passages"]) == 3 and "Heparin" in text
         passage = data["passages"][0]
         _, text, data = await _called(client, "read_passage", namespace=passage["namespace"], id=passage["id"])

@@ -78,6 +78,8 @@ def test_usage_and_count_are_those_of_the_model(messages: Any, client: openai.Op
     assert usage.input_tokens + usage.cache_read_input_tokens == chat.prompt_tokens
     assert usage.output_tokens == chat.completion_tokens
     assert messages.count_tokens(model=GENEGPT, messages=QUESTION).input_tokens > 5
+    listed = {model.id: (model.type, model.display_name) for model in messages._client.models.list()}
+    assert listed[GENEGPT] == ("model", GENEGPT)
 
 
 def test_the_plain_model_stops_where_it_is_told(messages: Any) -> None:
@@ -99,6 +101,7 @@ def test_the_plain_model_stops_where_it_is_told(messages: Any) -> None:
         ({"extra_body": {"temperature": 2}}, 422, "invalid_request_error"),
         ({"tools": [{"name": "look", "input_schema": {"type": "object"}}]}, 422, "invalid_request_error"),
         ({"extra_body": {"arrowhead": {"max_calls": -1}}}, 422, "invalid_request_error"),
+        ({"messages": [*QUESTION, {"role": "assistant", "content": "It is"}]}, 422, "invalid_request_error"),
     ],
 )
 def test_faults_have_anthropics_shape(messages: Any, fields: dict[str, Any], status: int, kind: str) -> None:

@@ -24,6 +24,12 @@ ASK: dict[str, Any] = {"model": "scripted:genegpt", "messages": [{"role": "user"
         ({"n": 0}, "n", "invalid_value"),
         ({"n": 9}, "n", "invalid_value"),
         ({"stop": ["a", "b", "c", "d", "e"]}, "stop", "invalid_value"),
+        ({"stop": ["a", 3]}, "stop[1]", "invalid_value"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "messages[0].content[0].text",
+            "invalid_value",
+        ),
         ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens", "invalid_value"),
         ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),

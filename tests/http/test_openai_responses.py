@@ -277,7 +277,7 @@ FILE = [{"role": "user", "content": "x"}, {"role": "user", "content": [{"type": 
             "takes no calls of tools",
         ),
         ({"input": [{"type": "computer_call"}]}, "input[0].type", "not served"),
-        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]", "not stored"),
+        ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0]", "send the item itself"),
         ({"input": [{"role": "robot", "content": "x"}]}, "input[0].role", "input"),
     ],
 )

@@ -54,6 +54,8 @@ class Waiting:
             raise RuntimeError("a fault of the test")
         async for event in self._inner.answer(ask):
             yield event
+            if ask.question == "fail late":
+                raise RuntimeError("a fault of the test")
 
 
 def _answer(prompt: str) -> str:
@@ -150,6 +152,25 @@ async def test_a_streamed_response_is_stored_before_it_ends(site: Site) -> None:
                 assert (await client.responses.retrieve(event.response.id)).output_text == event.response.output_text
 
 
+async def test_a_stream_that_fails_is_stored_as_failed(site: Site) -> None:
+    client = site.client()
+    async with client.responses.stream(model="base", input="fail late") as stream:
+        ended = [event async for event in stream][-1]
+    assert ended.type == "response.failed"
+    assert (await client.responses.retrieve(ended.response.id)).status == "failed"
+
+
+async def test_a_full_conversation_is_refused_before_the_answer(site: Site) -> None:
+    client = site.client()
+    talk = await client.conversations.create()
+    items: Any = [{"type": "message", "role": "user", "content": "x"}] * 20
+    for _ in range(50):
+        await client.conversations.items.create(talk.id, items=items)
+    with pytest.raises(openai.APIStatusError, match="a conversation has at most 1000 items") as refused:
+        await client.responses.create(model="base", input="hello", conversation=talk.id)
+    assert refused.value.body["param"] == "conversation"  # type: ignore[index]
+
+
 async def test_what_is_not_to_be_stored_is_not(site: Site) -> None:
     client = site.client()
     made = await client.responses.create(model="base", input="hello", store=False)
@@ -227,7 +248,12 @@ async def test_an_answer_in_the_background_is_polled(site: Site) -> None:
     with pytest.raises(openai.UnprocessableEntityError) as refused:
         await client.responses.create(model="base", input="x", previous_response_id=made.id)
     assert refused.value.param == "previous_response_id"
+    talk = await client.conversations.create()
+    kept = await client.responses.create(model="base", input="wait", background=True, conversation=talk.id)
+    await client.conversations.delete(talk.id)
     site.method.may_go_on.set()
+    alone = await _polled(client, kept.id)
+    assert (alone.status, alone.conversation, "wait" in alone.output_text) == ("completed", None, True)
     ended = await _polled(client, made.id)
     assert (ended.status, "wait" in ended.output_text) == ("completed", True)
 
@@ -266,11 +292,14 @@ async def test_answers_in_the_background_are_bounded_and_lost_ones_told(tmp_path
     ids: list[str] = []
     async for site in _site(tmp_path):
         client = site.client()
-        ids = [(await client.responses.create(model="base", input="wait", background=True)).id for _ in range(16)]
-        with pytest.raises(openai.RateLimitError):
-            await client.responses.create(model="base", input="wait", background=True)
+        wait = {"model": "base", "input": "wait", "background": True}
+        begun = await asyncio.gather(*(client.responses.create(**wait) for _ in range(20)), return_exceptions=True)
+        ids = [one.id for one in begun if not isinstance(one, BaseException)]
+        assert len(ids) == 16 and {type(one) for one in begun[16:]} == {openai.RateLimitError}
         ids.append((await client.responses.create(model="base", input="hello")).id)
     async for site in _site(tmp_path):
+        after = await site.client().responses.create(model="base", input="hello", previous_response_id=ids[1])
+        assert after.status == "completed"  # as behind one that failed
         found = [await site.client().responses.retrieve(one) for one in (ids[0], ids[-1])]
         assert [one.status for one in found] == ["failed", "completed"]
         assert found[0].error and "ended before its answer" in found[0].error.message

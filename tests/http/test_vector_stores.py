@@ -169,6 +169,17 @@ async def test_a_batch_is_polled_to_its_end(site: Site) -> None:
     assert str(site.services.retrieval.namespaces.root) not in failed.last_error.message
     only = [one.id async for one in client.vector_stores.files.list(store.id, filter="failed")]
     assert only == [ids[2]]
+    again = await client.vector_stores.file_batches.create_and_poll(
+        store.id, file_ids=[ids[0], ids[2]], attributes={"of": "another"}, poll_interval_ms=20
+    )
+    counts = again.file_counts
+    assert (again.status, counts.completed, counts.failed, counts.total) == ("completed", 1, 1, 2)
+    known = await client.vector_stores.files.create(store.id, file_id=ids[0])
+    known = await client.vector_stores.files.poll(known.id, vector_store_id=store.id, poll_interval_ms=20)
+    assert (known.status, known.attributes) == ("completed", {"of": "another"})
+    for one in (batch, again):
+        found = await client.vector_stores.file_batches.retrieve(one.id, vector_store_id=store.id)
+        assert found.file_counts == one.file_counts
 
 
 async def test_a_cancelled_batch_ends(site: Site) -> None:
@@ -252,9 +263,13 @@ async def test_two_files_of_one_name_and_two_of_one_content(site: Site) -> None:
     ids = []
     for content in (HEPARIN, DRUGS, HEPARIN):
         one = await client.vector_stores.files.upload_and_poll(
-            vector_store_id=store.id, file=("same.txt", content), poll_interval_ms=20
+            vector_store_id=store.id, file=("same.txt", content), attributes={"n": len(ids)}, poll_interval_ms=20
         )
         ids.append(one.id)
+    for number, file_id in enumerate(ids):  # one that passes, of those with the same content
+        passes: Any = {"type": "eq", "key": "n", "value": number}
+        (hit,) = (await client.vector_stores.search(store.id, query="reverses", filters=passes)).data
+        assert (hit.file_id, hit.attributes) == (file_id, {"n": number})
     assert len((await client.vector_stores.search(store.id, query="reverses")).data) == 2
     await client.files.delete(ids[2])
     assert len((await client.vector_stores.search(store.id, query="reverses")).data) == 2
@@ -333,6 +348,9 @@ async def test_lists_go_page_by_page(site: Site) -> None:
     files = [(await client.files.create(file=(f"{n}.txt", b"x"), purpose="user_data")).id for n in range(3)]
     assert [one.id async for one in client.files.list(limit=2)] == files[::-1]
     assert [one.id async for one in client.files.list(limit=1, after=files[1])] == files[:1]
+    for listing in (client.files.list(after="file-none"), client.vector_stores.list(after="vs_none")):
+        with pytest.raises(openai.UnprocessableEntityError, match="after: this list has no such id"):
+            await listing
 
 
 async def test_a_vector_store_is_renamed_and_deleted(site: Site) -> None:
