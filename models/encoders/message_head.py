@@ -7,7 +7,6 @@ other languages and misspellings. Needs numpy alone; ``scripts/train_emergency_h
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 import zlib
@@ -20,6 +19,7 @@ import numpy as np
 
 from models.encoders.base import Floats
 from models.errors import ModelNotFound
+from models.files import parse_json
 
 HEAD_DIR: Final = Path(__file__).parents[1] / "embedded" / "message-head"
 CONFIG: Final = "head.json"
@@ -125,7 +125,7 @@ def read_trained(folder: Path, build: Callable[[Mapping[str, Any], Mapping[str, 
     from safetensors.numpy import load_file
 
     try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
+        config = parse_json((folder / CONFIG).read_text("utf-8"))
         return build(config, {name: tensor.astype(np.float32) for name, tensor in load_file(folder / WEIGHTS).items()})
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ModelNotFound(f"no usable weights in {folder}: {type(error).__name__}: {error}") from error

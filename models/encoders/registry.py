@@ -5,7 +5,6 @@ Imports torch only for an encoder with weights.
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import dataclass
 from math import prod
@@ -18,7 +17,7 @@ from models.encoders.model_files import ModelFolder, weight_files
 from models.encoders.resolve import resolve_cross_encoder, resolve_encoder
 from models.encoders.specs import DEFAULT_ENCODER, HASHING, OVERLAP, CrossEncoderSpec, EncoderSpec
 from models.errors import ENCODER_UNUSABLE, ModelNotFound
-from models.files import read_json
+from models.files import parse_json, read_json
 
 _ITEM_BYTES: Final = {"auto": 2, "bfloat16": 2, "float16": 2, "float32": 4}
 _GPU_BATCH_TOKENS: Final = 65_536
@@ -161,7 +160,7 @@ def parameters(file: Path) -> int:
             (size,) = struct.unpack("<Q", stream.read(8))
             if size > _MAX_HEADER:
                 raise ValueError(f"a header of {size} bytes")
-            header = json.loads(stream.read(size))
+            header = parse_json(stream.read(size))
         return sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise ModelNotFound(f"{file} is no safetensors file: {type(error).__name__}: {error}") from error

@@ -8,7 +8,6 @@ no torch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -26,7 +25,7 @@ from models.encoders.specs import (
     EncoderSpec,
 )
 from models.errors import ENCODER_UNUSABLE, ModelNotFound, UnsupportedParam
-from models.files import read_json
+from models.files import parse_json, read_json
 
 MODULES: Final = "modules.json"
 _POOLINGS: Final[dict[str, Pooling]] = {"cls": "cls", "mean": "mean"}
@@ -299,7 +298,7 @@ def _steps(path: Path) -> list[tuple[str, str]]:
     The class name is without its module, which moved between versions.
     """
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = parse_json(path.read_text(encoding="utf-8"))
         steps = [(str(e["type"]).rsplit(".", 1)[-1], str(e["path"])) for e in sorted(entries, key=lambda e: e["idx"])]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelNotFound(

@@ -6,7 +6,6 @@ Imports an engine's libraries only when that engine is requested.
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Final
 from models.card import ModelCard
 from models.engines.base import Engine, EngineKind, EngineOptions
 from models.errors import ModelNotFound, UnsupportedParam
+from models.files import parse_json
 
 _DEFAULT_SCRIPT_TEXT = "This is the scripted engine: it has no model and always writes this sentence."
 
@@ -114,7 +114,7 @@ def _scripted(card: ModelCard, options: EngineOptions) -> Engine:
     if path.suffix != ".json":
         return ScriptedEngine(card, options, [Rule("", _DEFAULT_SCRIPT_TEXT)])
     try:
-        script = json.loads(path.read_text())
+        script = parse_json(path.read_text())
         script = script if isinstance(script, dict) else {"rules": script}
         behaviour = ScriptedBehaviour(**script.get("behaviour", {}))
         tokenizer = ByteTokenizer(tools=bool(script.get("tools")))

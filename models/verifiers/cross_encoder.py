@@ -6,7 +6,6 @@ encoder that ships, which it was trained on and leaves as they are.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +25,7 @@ from models.encoders.texts import TruncatingTokenizer, load_tokenizer
 from models.encoders.transformers_encoder.encoder import BatchRunner, Inputs
 from models.encoders.transformers_encoder.loading import FifoLock, Placement, load_plain_bert, place
 from models.errors import ENCODER_UNAVAILABLE, ENCODER_UNUSABLE, EngineUnavailable, ModelError, ModelNotFound
-from models.files import sha256_of
+from models.files import parse_json, sha256_of
 from models.torch_runtime.layers import pack_linears
 from models.torch_runtime.openmp import run_in_new_thread
 from models.verifiers.base import Judgement, OperatingPoints, Pair
@@ -127,7 +126,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         ModelNotFound: there is none, or it lacks what is computed with.
     """
     try:
-        card: dict[str, Any] = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        card: dict[str, Any] = parse_json((folder / CARD).read_text(encoding="utf-8"))
         points_of(card)
         calibration = calibration_of(card)
         if min(calibration.relevance, calibration.verdict) <= 0 or not card["name"]:

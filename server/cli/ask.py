@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from models.errors import ArrowheadError
+from models.files import parse_json
 from server.cli.options import ALL_FLAGS, CommandLineSettings, with_setting_flags
 from server.errors import RequestError
 from server.printable import for_json, for_log
@@ -126,7 +127,7 @@ def _recorded_trace(trace: str, url: str | None, key: str | None, settings: Sett
             base = url.rstrip("/").removesuffix("/v1")
             found = _call(f"{base}/v1/traces/{quote(trace, safe='')}", key)
         elif path.is_file():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = parse_json(path.read_text(encoding="utf-8"))
         elif settings.traces.dir is not None and re.fullmatch(r"[\w-]{1,80}", trace):
             with (settings.traces.dir / FILE_NAME).open(encoding="utf-8") as lines:
                 found = next((json.loads(line) for line in lines if f'"id": "{trace}"' in line[:200]), None)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from models.files import parse_json
 from server.cli.options import CommandLineSettings, verbs, with_setting_flags
 
 app = verbs("what leaves this machine: the service of an institution, and statements that nothing does")
@@ -63,7 +64,7 @@ def check(
     from server.serving.egress_proof import proof_failed
 
     try:
-        statement = json.loads(file.read_text(encoding="utf-8"))
+        statement = parse_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise proof_failed(f"{file}: {error}") from None
     checked(statement, key)

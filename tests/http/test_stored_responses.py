@@ -292,7 +292,7 @@ async def test_answers_in_the_background_are_bounded_and_lost_ones_told(tmp_path
     ids: list[str] = []
     async for site in _site(tmp_path):
         client = site.client()
-        wait = {"model": "base", "input": "wait", "background": True}
+        wait: Any = {"model": "base", "input": "wait", "background": True}
         begun = await asyncio.gather(*(client.responses.create(**wait) for _ in range(20)), return_exceptions=True)
         ids = [one.id for one in begun if not isinstance(one, BaseException)]
         assert len(ids) == 16 and {type(one) for one in begun[16:]} == {openai.RateLimitError}

@@ -260,7 +260,7 @@ async def test_two_files_of_one_name_and_two_of_one_content(site: Site) -> None:
     """Neither replaces the other, and what one gave stays when its twin goes."""
     client = site.client()
     store = await client.vector_stores.create(name="twins")
-    ids = []
+    ids: list[str] = []
     for content in (HEPARIN, DRUGS, HEPARIN):
         one = await client.vector_stores.files.upload_and_poll(
             vector_store_id=store.id, file=("same.txt", content), attributes={"n": len(ids)}, poll_interval_ms=20

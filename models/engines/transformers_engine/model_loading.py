@@ -7,7 +7,6 @@ weights. Knows nothing of requests.
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 import math
 import re
@@ -28,7 +27,7 @@ from models.engines.base import EngineOptions
 from models.engines.tokenizer import HfTokenizer
 from models.engines.transformers_engine.kv_cache import KvShape
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
-from models.files import first_line
+from models.files import first_line, parse_json
 from models.torch_runtime.devices import DTYPES, cpu_has_bfloat16, torch_device
 from models.torch_runtime.layers import NAME, pack_linears, register
 from models.torch_runtime.memory import machine_memory
@@ -325,9 +324,9 @@ def adapter_scale(folder: Path) -> float:
     """
     file = folder / CONFIG_FILE
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = parse_json(file.read_text(encoding="utf-8"))
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelNotFound(f"{file} cannot be read: {type(error).__name__}: {error}") from error
     for option, plain in _PLAIN_LORA.items():
         if config.get(option, plain[0]) not in plain:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from models.files import parse_json
 from retrieval.corpus.items import ParsedDocument, Span, date_number
 from retrieval.corpus.namespaces.namespace import Namespace
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -254,7 +255,7 @@ class MedcptImport:
         if not self.state.exists():
             return {}
         try:
-            done: dict[str, list[int]] = json.loads(self.state.read_bytes())["done"]
+            done: dict[str, list[int]] = parse_json(self.state.read_bytes())["done"]
             return done
         except (ValueError, KeyError, TypeError) as fault:
             raise IndexDamaged(f"{self.state} does not say which chunks are done: {fault}") from fault
@@ -267,7 +268,7 @@ def _pmids(chunk: MedcptChunk) -> Ids:
         IndexFault: they cannot be this chunk's.
     """
     try:
-        found = np.array([int(pmid) for pmid in json.loads(chunk.pmids.read_bytes())], np.int64)
+        found = np.array([int(pmid) for pmid in parse_json(chunk.pmids.read_bytes())], np.int64)
     except (ValueError, TypeError) as fault:
         raise IndexFault(f"{chunk.pmids} is no list of PMIDs: {fault}", INDEX_INPUT_INVALID, param="folder") from fault
     if len(found) != chunk.rows:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from models.files import parse_json
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import FILE_ID, Change, JournalEntry, Target
@@ -68,7 +69,7 @@ class Positions:
     def read(self) -> Position:
         """Return the position; that of another namespace, or a damaged note, counts as none."""
         try:
-            found = json.loads((self._folder / _FILE).read_bytes())
+            found = parse_json((self._folder / _FILE).read_bytes())
             if found["uid"] == self._uid:
                 return Position({str(name): int(value) for name, value in found["numbers"].items()}, found["commits"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -104,7 +105,7 @@ class Positions:
 
     def _is_own(self) -> bool:
         try:
-            return bool(json.loads((self._folder / _FILE).read_bytes())["uid"] == self._uid)
+            return bool(parse_json((self._folder / _FILE).read_bytes())["uid"] == self._uid)
         except (OSError, ValueError, TypeError, KeyError):
             return False
 

@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from models.encoders.base import Encoder, EncoderFingerprint
+from models.files import parse_json
 from retrieval.errors import GRAPH_BUSY, GRAPH_DAMAGED, GRAPH_INVALID, GraphError
 from retrieval.graph.loaders.json_files import HetionetLoader, OpenEdgesLoader
 from retrieval.graph.loaders.kgx import KgxLoader
@@ -254,7 +255,7 @@ def _read_all(
     """Return (counts of nodes, edges and skipped records; report of the records skipped by this build)."""
     mark, report = draft / _READ_FILE, Report()
     if mark.is_file():
-        counts: dict[str, int] = json.loads(mark.read_bytes())
+        counts: dict[str, int] = parse_json(mark.read_bytes())
         return counts, report
     writer = GraphWriter(draft / GRAPH_FILE, report, report_progress)
     try:
