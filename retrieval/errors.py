@@ -55,6 +55,9 @@ GRAPH_BUSY: Final = Fault(500, "retrieval_error", _LATER, retryable=True)
 STATE_UNAVAILABLE: Final = Fault(
     503, "state_unavailable", "state.url names the database; repeat the request when it is back"
 )
+RECORDS_UNREADABLE: Final = Fault(
+    503, "state_unavailable", "free disk space, mend the file's rights, or put it back from a backup", retryable=True
+)
 # A namespace has no document, or no page of one, by this id or name.
 DOCUMENT_UNKNOWN: Final = Fault(404, "document_not_found", "arrowhead namespace documents lists what it has")
 

@@ -17,6 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
+from models.files import parse_json
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.items import ParsedDocument, Span
 from retrieval.corpus.namespaces.namespace import Namespace
@@ -127,12 +128,12 @@ def import_namespace(namespaces: Namespaces, source: Path, name: str = "") -> st
 
 def _read_head(source: Path, file: gzip.GzipFile) -> _Head:
     try:
-        head = json.loads(file.readline(_MAX_LINE))
+        head = parse_json(file.readline(_MAX_LINE))
         if head["format"] != FORMAT or head["version"] != VERSION:
             raise DocumentUnreadable(f"{source}: no {FORMAT} of version {VERSION}")
         settings = settings_of(json.dumps(head["settings"]))
         return _Head(str(head["name"]), settings, str(head["created"])[:40], int(head["documents"]))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise DocumentUnreadable(f"{source}: no export of a namespace ({type(error).__name__})") from error
     except NamespaceInvalid as error:
         raise DocumentUnreadable(f"{source}: line 1 is damaged ({error.message})") from error
@@ -144,7 +145,7 @@ def _documents(source: Path, file: gzip.GzipFile) -> Iterator[tuple[ParsedDocume
         number += 1
         try:
             yield _passage_of(line)
-        except (ValueError, TypeError, KeyError, IndexError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, IndexError) as error:
             raise DocumentUnreadable(f"{source}: line {number} is damaged ({error})") from error
 
 
@@ -152,9 +153,9 @@ def _passage_of(line: bytes) -> tuple[ParsedDocument, tuple[Span, ...]]:
     """Parse the line of a document.
 
     Raises:
-        ValueError, TypeError, KeyError, IndexError, RecursionError: not a document, or passages outside its text.
+        ValueError, TypeError, KeyError, IndexError: not a document, or passages outside its text.
     """
-    row = json.loads(line)
+    row = parse_json(line)
     text = row["text"]
     spans, cuts = (spans_of(json.dumps(row[name])) for name in ("spans", "passages"))
     if not isinstance(text, str) or not text or not spans:

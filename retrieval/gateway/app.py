@@ -10,7 +10,6 @@ import contextlib
 import ipaddress
 import logging
 import socket
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
@@ -104,8 +103,6 @@ def _eutils_route(store: GatewayStore, endpoint: str, history: History) -> Calla
             return await run_in_threadpool(answer, store, endpoint, params, history)
         except GatewayDataError as error:
             reason = error.message
-        except sqlite3.Error:
-            reason = "the store cannot be read"
         log.error("%s: a record or the store cannot be read", endpoint)
         return Reply(500, PLAIN, f"Error: {reason}\n")
 

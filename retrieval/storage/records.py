@@ -6,19 +6,22 @@ The same statements run on both. What a record holds is its user's; the store kn
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from models.errors import UnsupportedParam
-from retrieval.errors import DatabaseUnavailable
+from retrieval.errors import RECORDS_UNREADABLE, DatabaseUnavailable
 from retrieval.storage.database import Connection, Row, SharedDatabase
 from retrieval.storage.files import FILE_MODE, make_folder
 
+log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 _TABLE: Final = """
 CREATE TABLE IF NOT EXISTS arrowhead_records (
     place INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, id TEXT NOT NULL, owner TEXT NOT NULL,
@@ -133,6 +136,19 @@ class Records:
         sql = f"SELECT {_COLUMNS} FROM arrowhead_records WHERE {where} ORDER BY place {order} LIMIT %s"
         return [_record(row) for row in self._rows(sql, (*values, limit))]
 
+    def readable(
+        self, selection: Selection, read: Callable[[Record], _T | None], *, limit: int = _MAX_PAGE, **page: Any
+    ) -> list[_T]:
+        """Return what ``read`` makes of a page, which is filled where damaged records are passed over."""
+        found: list[_T] = []
+        while (missing := limit - len(found)) > 0:
+            records = self.page(selection, limit=missing, **page)
+            found += [one for record in records if (one := readable(record, read)) is not None]
+            if len(records) < missing:
+                break
+            page["after"] = records[-1].id
+        return found
+
     def counts(self, selection: Selection) -> dict[str, int]:
         """Return how many records there are in each state."""
         where, values = selection._where
@@ -181,6 +197,17 @@ class Records:
             return connection.rows(sql, values)
 
 
+def readable(record: Record | None, read: Callable[[Record], _T | None]) -> _T | None:
+    """Return what ``read`` makes of a record; of a damaged one None, and the log names it."""
+    if record is None:
+        return None
+    try:
+        return read(record)
+    except (ValueError, TypeError, LookupError) as error:
+        log.error("a stored %s is damaged: id=%s cause=%s", record.kind, record.id, type(error).__name__)
+        return None
+
+
 def _record(row: Row) -> Record:
     kind, record_id, owner, parent, tag, ref, state, created, expires, size, body = row
     record = Record(kind=kind, id=record_id, owner=owner, body=bytes(body), parent=parent, tag=tag, ref=ref)
@@ -200,11 +227,10 @@ class SqliteDatabase:
         with self._lock:
             if self._connection is None:
                 self._connection = self._opened()
-            yield _SqliteConnection(self._connection)
+            yield _SqliteConnection(self._connection, self._path)
 
     def session(self) -> Connection:
-        with _failures():
-            return _SqliteConnection(self._opened())
+        return _SqliteConnection(self._opened(), self._path)
 
     def close(self) -> None:
         with self._lock:
@@ -213,7 +239,7 @@ class SqliteDatabase:
                 self._connection = None
 
     def _opened(self) -> sqlite3.Connection:
-        with _failures():
+        with _failures(self._path):
             make_folder(self._path.parent)
             self._path.touch(FILE_MODE)
             connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=10.0)
@@ -226,18 +252,21 @@ class SqliteDatabase:
 class _SqliteConnection:
     """Implement ``Connection``; the marks of parameters are SQLite's."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
+        self._path = path
 
-    def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[Row]:
-        return self._execute(sql, parameters).fetchall()
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        with _failures(self._path):
+            return self._connection.execute(sql.replace("%s", "?"), tuple(parameters)).fetchall()
 
-    def run(self, sql: str, parameters: Sequence[object] = ()) -> int:
-        return self._execute(sql, parameters).rowcount
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        with _failures(self._path):
+            return self._connection.execute(sql.replace("%s", "?"), tuple(parameters)).rowcount
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        with _failures(), self._connection:
+        with _failures(self._path), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             yield
 
@@ -247,15 +276,11 @@ class _SqliteConnection:
     def close(self) -> None:
         self._connection.close()
 
-    def _execute(self, sql: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
-        with _failures():
-            return self._connection.execute(sql.replace("%s", "?"), tuple(parameters))
-
 
 @contextlib.contextmanager
-def _failures() -> Iterator[None]:
+def _failures(path: Path) -> Iterator[None]:
     """Raise ``DatabaseUnavailable`` for what the file does not allow."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        raise DatabaseUnavailable("the records of this server cannot be read or written") from error
+        raise DatabaseUnavailable(f"{path} cannot be read or written: {error}", RECORDS_UNREADABLE) from error

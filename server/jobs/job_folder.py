@@ -15,16 +15,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import TypeAdapter
+
+from models.files import parse_json
 from retrieval.storage.files import FOLDER_MODE, Disk, make_folder, sync
-from server.error_mapping import ErrorReply
 from server.errors import UPLOAD_NOT_WRITTEN, RequestError
-from server.jobs.queue import JobSpec, JobStatus, WorkOrder
+from server.jobs.queue import JobStatus, WorkOrder
 
 log = logging.getLogger(__name__)
 FOLDER: Final = ".jobs"
 _ROW: Final = "job.json"
 _UPLOAD: Final = "upload"
 _DRAFT: Final = ".draft-"
+_STATUS: Final = TypeAdapter(JobStatus)  # also sees where damage has changed a type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,16 +153,12 @@ def _row_of(job: StoredJob, file: str | None) -> bytes:
 
 
 def _stored_job(folder: Path) -> StoredJob:
-    row: Mapping[str, Any] = json.loads((folder / _ROW).read_bytes())
-    fields = dict(row["status"])
-    error = fields.pop("error")
-    status = JobStatus(
-        **fields | {"spec": JobSpec(**fields["spec"])}, error=None if error is None else ErrorReply(**error)
-    )
+    row: Mapping[str, Any] = parse_json((folder / _ROW).read_bytes())
+    status = _STATUS.validate_python(row["status"])
     if status.id != folder.name:
         raise ValueError("another job's")
     order = None
     if row["arguments"] is not None:
         file = None if row["file"] is None else folder / _UPLOAD / Path(row["file"]).name
-        order = WorkOrder(row["arguments"], file)
+        order = WorkOrder(dict(row["arguments"]), file)
     return StoredJob(place=int(row["place"]), status=status, order=order, attempts=int(row["attempts"]))

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
-from retrieval.storage.records import Record, Records, Selection
+from models.files import parse_json
+from retrieval.storage.records import Record, Records, Selection, readable
 from server.errors import FILE_UNKNOWN, FILES_FULL, RequestError
 
 FILE: Final = "file"
@@ -83,7 +84,7 @@ class StoredFiles:
             draft = Record(kind=_CONTENT, id=place, owner=owner, body=piece, parent=file_id, expires=now + _DRAFT_S)
             self._records.put(draft)
         expires = None if new.seconds is None else int(now) + new.seconds
-        body = {"filename": new.filename, "purpose": new.purpose, "digest": digest.hexdigest()}
+        body = json.dumps({"filename": new.filename, "purpose": new.purpose, "digest": digest.hexdigest()}).encode()
         try:
             self.check_room(owner, size)
         except RequestError:
@@ -91,14 +92,7 @@ class StoredFiles:
             raise
         self._records.set_expiry_below(file_id, expires)
         record = Record(
-            kind=FILE,
-            id=file_id,
-            owner=owner,
-            body=json.dumps(body).encode(),
-            tag=new.purpose,
-            size=size,
-            created=int(now),
-            expires=expires,
+            kind=FILE, id=file_id, owner=owner, body=body, tag=new.purpose, size=size, created=int(now), expires=expires
         )
         self._records.put(record)
         return _file(record)
@@ -109,13 +103,13 @@ class StoredFiles:
         Raises:
             RequestError: there is none of this id that the key uploaded; ``param`` names the field.
         """
-        found = self._records.get(FILE, file_id)
+        found = readable(self._records.get(FILE, file_id), _file)
         if found is None or found.owner != owner:
             raise RequestError(f"there is no file {file_id[:100]!r}", FILE_UNKNOWN, param=param)
-        return _file(found)
+        return found
 
     def page(self, owner: str, purpose: str, **page: Any) -> list[StoredFile]:
-        return [_file(one) for one in self._records.page(Selection(kind=FILE, owner=owner, tag=purpose), **page)]
+        return self._records.readable(Selection(kind=FILE, owner=owner, tag=purpose), _file, **page)
 
     def read(self, file: StoredFile) -> Iterator[bytes]:
         """Yield the content in pieces."""
@@ -139,7 +133,7 @@ class StoredFiles:
 
 
 def _file(record: Record) -> StoredFile:
-    body = json.loads(record.body)
+    body = parse_json(record.body)
     expires = None if record.expires is None else int(record.expires)
     return StoredFile(
         id=record.id, owner=record.owner, size=record.size, created=record.created, expires=expires, **body

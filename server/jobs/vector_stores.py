@@ -18,13 +18,14 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from models.errors import ArrowheadError, UnsupportedParam
+from models.files import parse_json
 from retrieval.corpus.ingest.add import ChangeHooks, remove, try_file
 from retrieval.corpus.items import ReadOptions
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
 from retrieval.corpus.store.base import StoredDocument
 from retrieval.errors import CorpusError, DocumentUnreadable, NamespaceBusy, NamespaceUnknown, RetrievalError
-from retrieval.storage.records import NOT_LISTED, Record, Records, Selection
+from retrieval.storage.records import NOT_LISTED, Record, Records, Selection, readable
 from server.auth.authentication import Principal
 from server.auth.namespace_scopes import NamespaceAccess, private_metadata
 from server.errors import BATCH_UNKNOWN, FILE_UNKNOWN, FILES_FULL, STORE_UNKNOWN, RequestError
@@ -119,10 +120,8 @@ class VectorStores:
 
     def put(self, store: VectorStore) -> None:
         tag = "" if store.days is None else _EXPIRING
-        body = asdict(store)
-        self._records.put(
-            Record(kind=STORE, id=store.id, owner=store.owner, tag=tag, created=store.created, body=_json(body))
-        )
+        body = _json(asdict(store))
+        self._records.put(Record(kind=STORE, id=store.id, owner=store.owner, tag=tag, created=store.created, body=body))
 
     def get(self, principal: Principal, store_id: str, param: str = "vector_store_id") -> VectorStore:
         """Return a vector store that a key may read.
@@ -137,8 +136,7 @@ class VectorStores:
             raise unknown from None
         if not self._namespaces.stores.exists(store_id):
             raise unknown
-        found = self._records.get(STORE, store_id)
-        return VectorStore(id=store_id, name=store_id) if found is None else _store(found)
+        return readable(self._records.get(STORE, store_id), _store) or VectorStore(id=store_id, name=store_id)
 
     def usable(self, principal: Principal, store_id: str, param: str = "vector_store_id") -> VectorStore:
         """Return a vector store that has not expired, and note that it is used.
@@ -159,7 +157,7 @@ class VectorStores:
 
     def all(self, principal: Principal) -> list[VectorStore]:
         """Return the vector stores that a key may read: namespaces without notes, then the others, the oldest first."""
-        noted = {record.id: _store(record) for record in self._records.page(Selection(kind=STORE), limit=_ALL)}
+        noted = {store.id: store for store in self._records.readable(Selection(kind=STORE), _store, limit=_ALL)}
         names = self._access.names(principal)
         plain = [VectorStore(id=name, name=name) for name in names if name not in noted]
         return plain + [one for one in noted.values() if one.id in names]
@@ -217,11 +215,10 @@ class VectorStores:
             for file in found
         ]
         for draft in drafts:
-            if (record := self._records.get(MEMBER, f"{store.id}/{draft.file_id}")) is not None:
-                here = _member(record)
-                state: State = "completed" if here.state == "completed" else "in_progress"
+            if (here := self._stored(draft)) is not None:
+                again = replace(here, batch=batch) if here.state == "completed" else draft
                 attributes = here.attributes if files[draft.file_id] is None else draft.attributes
-                self.put_member(replace(here, attributes=attributes, batch=batch, state=state, fault=None))
+                self.put_member(replace(again, attributes=attributes))
         return drafts
 
     def member(self, store: VectorStore, file_id: str) -> Member:
@@ -230,9 +227,9 @@ class VectorStores:
         Raises:
             RequestError: it is not in the vector store.
         """
-        found = self._records.get(MEMBER, f"{store.id}/{file_id}")
+        found = readable(self._records.get(MEMBER, f"{store.id}/{file_id}"), _member)
         if found is not None:
-            return _member(found)
+            return found
         with self._namespaces.using(store.id) as namespace:
             document = namespace.store.stored_document(file_id)
         if document is None:
@@ -259,14 +256,14 @@ class VectorStores:
         if after := page.get("after"):
             page["after"] = f"{store.id}/{after}"
         selection = Selection(kind=MEMBER, parent=store.id, state=state, tag=batch)
-        return [_member(one) for one in self._records.page(selection, **page)]
+        return self._records.readable(selection, _member, **page)
 
     def counts(self, store: VectorStore) -> dict[str, int]:
         return self._records.counts(Selection(kind=MEMBER, parent=store.id))
 
     def counts_of(self, batch: Record) -> dict[str, int]:
         """Return how many files of a batch are in each state, as they are now where they came again later."""
-        ids = set(json.loads(batch.body)["files"])
+        ids = set(parse_json(batch.body)["files"])
         counts = self._records.counts(Selection(kind=MEMBER, parent=batch.parent, tag=batch.id))
         if sum(counts.values()) == len(ids):
             return counts
@@ -284,9 +281,10 @@ class VectorStores:
             RequestError: the vector store has no such batch.
         """
         found = self._records.get(BATCH, batch_id)
-        if found is None or found.parent != store.id:
+        job = readable(found, lambda record: str(parse_json(record.body)["job"]))
+        if found is None or job is None or found.parent != store.id:
             raise RequestError(f"there is no batch {batch_id[:100]!r}", BATCH_UNKNOWN, param="batch_id")
-        return found, str(json.loads(found.body)["job"])
+        return found, job
 
     def settle(self, store: VectorStore, state: State, batch: str = "") -> None:
         """End the files that still wait, since their job has ended or was cancelled before it came to them."""
@@ -326,8 +324,8 @@ class VectorStores:
         Raises:
             NamespaceBusy: one of them is being changed; the file is still there.
         """
-        for record in self._records.page(Selection(kind=MEMBER, ref=file_id), limit=_ALL):
-            self.detach(_member(record))
+        for member in self._records.readable(Selection(kind=MEMBER, ref=file_id), _member, limit=_ALL):
+            self.detach(member)
         self._files.delete(file_id)
 
     def sweep(self) -> None:
@@ -338,8 +336,8 @@ class VectorStores:
         for record in self._records.page(Selection(kind=STORE), limit=_ALL):
             if not self._namespaces.stores.exists(record.id):
                 self._forget(record.id)
-            elif _store(record).has_expired(self._now()):
-                _unless_busy(partial(self.delete, _store(record)))
+            elif (store := readable(record, _store)) is not None and store.has_expired(self._now()):
+                _unless_busy(partial(self.delete, store))
 
     # What a search may find, and whose it is.
 
@@ -373,8 +371,10 @@ class VectorStores:
 
     def _now_of(self, member: Member) -> Member:
         """Return the file with the attributes that it has now."""
-        found = self._records.get(MEMBER, f"{member.store}/{member.file_id}")
-        return member if found is None else _member(found)
+        return self._stored(member) or member
+
+    def _stored(self, member: Member) -> Member | None:
+        return readable(self._records.get(MEMBER, f"{member.store}/{member.file_id}"), _member)
 
     def _read(self, job: Job, member: Member) -> dict[str, Any]:
         """Read one file, and return the fields of its member that this changes."""
@@ -437,16 +437,9 @@ class VectorStores:
 
 
 def _member_for(store: VectorStore, stored: StoredDocument) -> Member:
-    document = stored.document
-    name = stored.name or document.title or document.document_id
-    return Member(
-        store=store.id,
-        file_id=document.document_id,
-        owner=store.owner,
-        filename=name,
-        state="completed",
-        documents=(document.document_id,),
-    )
+    one = stored.document.document_id
+    name = stored.name or stored.document.title or one
+    return Member(store=store.id, file_id=one, owner=store.owner, filename=name, state="completed", documents=(one,))
 
 
 def _patiently(work: Callable[[], object]) -> None:
@@ -479,7 +472,7 @@ def _json(body: Mapping[str, Any]) -> bytes:
 
 
 def _store(record: Record) -> VectorStore:
-    return VectorStore(**json.loads(record.body))
+    return VectorStore(**parse_json(record.body))
 
 
 def _record(member: Member) -> Record:
@@ -497,7 +490,7 @@ def _record(member: Member) -> Record:
 
 
 def _member(record: Record) -> Member:
-    return _member_of(json.loads(record.body))
+    return _member_of(parse_json(record.body))
 
 
 def _member_of(fields: Mapping[str, Any]) -> Member:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from models.engines.base import is_private
 
@@ -47,6 +47,13 @@ class SettingsGroup(BaseModel):
     """Refuse unknown fields and changes of values."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _without_nul(cls, value: object) -> object:
+        if r"\x00" in repr(value):  # no path may have it, and no other setting needs it
+            raise ValueError("has a NUL character")
+        return value
 
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]

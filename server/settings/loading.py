@@ -121,7 +121,7 @@ def _refuse_broken_file(path: Path | None) -> None:
         return
     try:
         tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsInvalid(f"ARROWHEAD_CONFIG (--config): {path}: {error}") from None
 
 

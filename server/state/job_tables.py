@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from models.files import parse_json
 from retrieval.errors import RetrievalError
 from server.error_mapping import ErrorReply, error_reply
 from server.errors import QUEUE_FULL, SERVER_STOPPING, RequestError
@@ -317,10 +318,7 @@ def _packed(value: Mapping[str, Any] | None) -> bytes | None:
 
 
 def _unpacked(value: bytes | None) -> dict[str, Any] | None:
-    if value is None:
-        return None
-    found: dict[str, Any] = json.loads(bytes(value))
-    return found
+    return None if value is None else dict(parse_json(bytes(value)))
 
 
 class JobFiles:

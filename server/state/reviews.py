@@ -12,9 +12,11 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from retrieval.storage.records import Record, Records, Selection
+from models.files import parse_json
+from retrieval.storage.records import Record, Records, Selection, readable
 from server.errors import REVIEW_UNKNOWN, REVIEWS_FULL, RequestError
 from server.evidence.reviews.document import ReviewDocument, ReviewResult, document_of, result_of
 from server.state.responses import opened
@@ -23,10 +25,12 @@ if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
 log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 MAX_REVIEWS: Final = 500
 _MAX_BYTES: Final = 512 * 2**20
 _DOCUMENT: Final = "review"
 _RESULT: Final = "review_result"
+_SEALED: Final = b"gAAAA"  # what Fernet's tokens begin with
 
 
 class StoredReviews:
@@ -75,15 +79,14 @@ class StoredReviews:
         Raises:
             RequestError: there is none of this id.
         """
-        body = self._get(owner, _DOCUMENT, review_id)
-        if body is None:
+        found = self._get(owner, _DOCUMENT, review_id, document_of)
+        if found is None:
             raise RequestError(f"there is no review {review_id[:100]!r}", REVIEW_UNKNOWN, param="review_id")
-        return document_of(body)
+        return found
 
     def result(self, owner: str, review_id: str) -> ReviewResult:
         """Return what the runs of a review have found; empty before the first one."""
-        body = self._get(owner, _RESULT, review_id)
-        return ReviewResult() if body is None else result_of(body)
+        return self._get(owner, _RESULT, review_id, result_of) or ReviewResult()
 
     def save_result(self, owner: str, review_id: str, result: ReviewResult) -> None:
         """Store what the runs have found.
@@ -96,8 +99,8 @@ class StoredReviews:
         self._put(owner, _RESULT, review_id, asdict(result))
 
     def page(self, owner: str, **page: Any) -> list[ReviewDocument]:
-        found = self._records.page(Selection(kind=_DOCUMENT, owner=owner), **page)
-        return [document_of(body) for record in found if (body := self._opened(record)) is not None]
+        made = partial(self._opened, document_of)
+        return self._records.readable(Selection(kind=_DOCUMENT, owner=owner), made, **page)
 
     def delete(self, owner: str, review_id: str) -> None:
         self.get(owner, review_id)
@@ -114,19 +117,18 @@ class StoredReviews:
     def _put(self, owner: str, kind: str, review_id: str, body: Mapping[str, Any]) -> None:
         text = json.dumps([kind, review_id, owner, body], ensure_ascii=False).encode()
         sealed = text if self._seal is None else self._seal.encrypt(text)
-        record = Record(kind=kind, id=review_id, owner=owner, body=sealed, created=int(self._now()))
-        self._records.put(record)
+        self._records.put(Record(kind=kind, id=review_id, owner=owner, body=sealed, created=int(self._now())))
 
-    def _get(self, owner: str, kind: str, review_id: str) -> dict[str, Any] | None:
+    def _get(self, owner: str, kind: str, review_id: str, made: Callable[[dict[str, Any]], _T]) -> _T | None:
         record = self._records.get(kind, review_id)
-        return None if record is None or record.owner != owner else self._opened(record)
+        return None if record is None or record.owner != owner else readable(record, partial(self._opened, made))
 
-    def _opened(self, record: Record) -> dict[str, Any] | None:
-        """Return the body of a record; those from before there was a seal are plain."""
-        if self._seal is not None and not record.body.startswith(b"["):
-            return opened(record, self._seal)
-        try:
-            return dict(json.loads(record.body)[3])
-        except ValueError:
+    def _opened(self, made: Callable[[dict[str, Any]], _T], record: Record) -> _T | None:
+        """Return what is made of the body of a record; those from before there was a seal are plain."""
+        if not record.body.startswith(_SEALED):
+            return made(parse_json(record.body)[3])
+        if self._seal is None:
             log.error("a stored %s is sealed, and state.responses_key_file is not set: id=%s", record.kind, record.id)
             return None
+        body = opened(record, self._seal)
+        return None if body is None else made(body)

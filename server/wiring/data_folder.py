@@ -51,15 +51,14 @@ class DataFolder:
         try:
             make_folder(folder)
             self._lock = FileLock(path)
+            self.name = _named(path)
         except BlockingIOError:
             raise SettingsInvalid(
                 f"{variable_name('retrieval', 'data_dir')} (retrieval.data_dir): {_user(path)} uses {folder}: stop it, "
                 "or give this one a folder of its own; state.url lets several servers share keys, rates and traces"
             ) from None
         except OSError as error:
-            log.warning("the data folder cannot be locked for this server: %s: %s", folder, error.strerror)
-            return
-        self.name = _named(path)
+            log.warning("the data folder cannot be marked as this server's: %s: %s", folder, error.strerror)
 
     def close(self) -> None:
         if self._lock is not None:
@@ -82,7 +81,9 @@ def _named(path: Path) -> str:
     this = f"{status.st_dev}:{status.st_ino}"
     if file != this or not name:
         name = uuid.uuid4().hex
-    path.write_text(f"{name} {os.getpid()} {this}\n")
+    with path.open("r+") as held:  # a full disk takes no more than what is there, and leaves that
+        held.write(f"{name} {os.getpid()} {this}\n")
+        held.truncate()
     return name
 
 

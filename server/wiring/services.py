@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from models.card import CHAT
 from models.engines.base import DEFAULT_SEQS, Engine, EngineOptions, ServesOpenAi
-from models.errors import ArrowheadError
 from retrieval.corpus.items import ReadOptions
 from retrieval.index.backends.card import CardUse
 from retrieval.ncbi.client.transport import HttpSender
@@ -313,12 +312,12 @@ class Services:
     async def _sweep(self) -> None:
         """Delete now and then what has expired; what cannot be reached now is deleted later."""
         while True:
-            try:
-                await asyncio.to_thread(self.vector_stores.sweep)
-                if self.responses is not None:
-                    await asyncio.to_thread(self.responses.sweep)
-            except ArrowheadError as error:
-                log.warning("what has expired is not deleted yet: cause=%s", type(error).__name__)
+            for kept in (self.vector_stores, self.responses):
+                try:
+                    if kept is not None:
+                        await asyncio.to_thread(kept.sweep)
+                except Exception as error:  # nobody waits for this task: its end would go unnoticed
+                    log.warning("%s: not swept yet: cause=%s", type(kept).__name__, type(error).__name__)
             await asyncio.sleep(_SWEEP_S)
 
     async def _load(self) -> None:

@@ -131,7 +131,13 @@ def test_many_threads_store_at_once(records: Records) -> None:
     assert records.total(Selection(kind="k"))[0] == 20
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_or_a_damaged_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DatabaseUnavailable):
+    with pytest.raises(DatabaseUnavailable, match=r"records.sqlite"):
         Records(SqliteDatabase(tmp_path / "file" / "records.sqlite")).put(record(1))
+    database = SqliteDatabase(path := tmp_path / "records.sqlite")
+    in_threads(lambda one: Records(database).put(replace(record(one), body=bytes(4000))), range(20))
+    database.close()
+    path.write_bytes(path.read_bytes()[:40_000] + bytes(40_000))
+    with pytest.raises(DatabaseUnavailable, match=f"{path} .* malformed"):  # it is met after the first rows
+        Records(SqliteDatabase(path)).page(Selection(kind="k", owner="a"))

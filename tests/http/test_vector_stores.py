@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sqlite3
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -339,7 +340,7 @@ async def test_a_key_that_may_not_change_uploads_nothing(site: Site) -> None:
         await site.client("reader").vector_stores.create(name="x")
 
 
-async def test_lists_go_page_by_page(site: Site) -> None:
+async def test_lists_go_page_by_page_past_damage(site: Site, tmp_path: Path) -> None:
     client = site.client("writer")
     ids = [(await client.vector_stores.create(name=f"store {n}")).id for n in range(5)]
     first = await client.vector_stores.list(limit=2, order="asc")
@@ -351,6 +352,11 @@ async def test_lists_go_page_by_page(site: Site) -> None:
     for listing in (client.files.list(after="file-none"), client.vector_stores.list(after="vs_none")):
         with pytest.raises(openai.UnprocessableEntityError, match="after: this list has no such id"):
             await listing
+    with sqlite3.connect(tmp_path / "namespaces" / ".files.sqlite") as stored:
+        stored.execute("UPDATE arrowhead_records SET body = X'7B' WHERE id IN (?, ?)", (files[1], ids[0]))
+    assert [one.id async for one in client.files.list(limit=1)] == [files[2], files[0]]
+    assert {one.id async for one in client.vector_stores.list()} == set(ids)
+    site.services.vector_stores.sweep()
 
 
 async def test_a_vector_store_is_renamed_and_deleted(site: Site) -> None:

@@ -23,6 +23,7 @@ from models.engines.base import EngineOptions, LoraAdapter
 from models.engines.tokenizer import HfTokenizer
 from models.engines.vllm_engine.memory_need import MemoryNeed, memory_need
 from models.errors import EngineUnavailable, ModelNotFound, UnsupportedParam
+from models.files import parse_json
 from models.torch_runtime.memory import machine_memory
 from models.torch_runtime.openmp import default_spin_count
 from models.types import Dtype
@@ -261,8 +262,8 @@ def check_adapters(options: EngineOptions) -> None:
 def _adapter_rank(folder: Path) -> int:
     """Return the rank in an adapter's config, 1 where it cannot be read: vLLM then says what is wrong."""
     try:
-        return int(json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return int(parse_json((folder / "adapter_config.json").read_text(encoding="utf-8"))["r"])
+    except (OSError, ValueError, KeyError, TypeError):
         return 1
 
 

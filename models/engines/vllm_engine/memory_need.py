@@ -5,13 +5,13 @@ What the files do not say counts as nothing: an estimate may refuse only what is
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from models.card import ModelCard
 from models.engines.base import EngineOptions
+from models.files import parse_json
 from models.types import Dtype
 
 # Instructions, a question and its evidence; an operator who wants less sets max_model_len.
@@ -51,7 +51,7 @@ def memory_need(card: ModelCard, options: EngineOptions, dtype: Dtype) -> Memory
         return MemoryNeed()
     folder = Path(card.source)
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = parse_json((folder / "config.json").read_text(encoding="utf-8"))
         text = config.get("text_config") or config
         saved = str(text.get("dtype") or text.get("torch_dtype") or config.get("torch_dtype") or "bfloat16")
         context = options.max_model_len or min(card.context_length, LEAST_CONTEXT)
@@ -61,7 +61,7 @@ def memory_need(card: ModelCard, options: EngineOptions, dtype: Dtype) -> Memory
             return MemoryNeed(_saved_bytes(folder), token // 2, context)
         weights = _saved_bytes(folder) * _loaded_size(dtype) // _SIZES.get(saved, 2)
         return MemoryNeed(0 if options.quantization else weights, token, context)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return MemoryNeed()
 
 
@@ -73,7 +73,7 @@ def _loaded_size(dtype: Dtype) -> int:
 def _saved_bytes(folder: Path) -> int:
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
     if index.is_file():
-        return int(json.loads(index.read_text(encoding="utf-8"))["metadata"]["total_size"])
+        return int(parse_json(index.read_text(encoding="utf-8"))["metadata"]["total_size"])
     return single.stat().st_size if single.is_file() else 0
 
 

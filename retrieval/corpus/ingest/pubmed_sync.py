@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from models.files import parse_json
 from retrieval.corpus.ingest.add import NO_HOOKS, ChangeHooks, ChangeReport, add_items
 from retrieval.corpus.items import Item, ParsedDocument, ReadOptions, SkippedRecord
 from retrieval.corpus.namespaces.registry import Namespaces
@@ -328,7 +329,7 @@ def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
     with namespaces.using(name) as namespace:
         text = namespace.store.meta(_QUERIES)
     try:
-        rows: list[dict[str, Any]] = json.loads(text or "[]")
+        rows: list[dict[str, Any]] = parse_json(text or "[]")
         return [
             SavedQuery(
                 query=PubmedQuery(**row["query"]),
@@ -337,7 +338,7 @@ def queries_of(namespaces: Namespaces, name: str) -> list[SavedQuery]:
             )
             for row in rows
         ]
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError, KeyError) as error:
         raise NamespaceDamaged(f"namespace {name}: its queries cannot be read") from error
 
 

@@ -19,14 +19,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from retrieval.errors import GATEWAY_BUSY, GatewayDataError, ImportFileError, RetrievalError
+from retrieval.errors import GATEWAY_BUSY, ImportFileError, RetrievalError
 from retrieval.formats.items import Bad, ReadOptions
 from retrieval.formats.records import Database, Entry, Gene, Link, Organism, Removal, Taxon
 from retrieval.formats.sources import Source
 from retrieval.gateway.importing.human_genes import HUMAN, KIND, TABLE, put_human_genes, withdraw_human_genes
 from retrieval.gateway.importing.registry import FileKind
 from retrieval.gateway.store.open import SITE_MARK, STORE_NAME, open_store
-from retrieval.gateway.store.reader import SAMPLE, SITE, RankFeatures, decode
+from retrieval.gateway.store.reader import SAMPLE, SITE, RankFeatures, decode, store_errors
 from retrieval.gateway.store.writer import Row, StoreWriter, links_of, organism_of
 from retrieval.storage.files import create_file, make_folder, sync
 
@@ -87,7 +87,7 @@ def import_file(
     with _import_lock(data_dir):
         open_store(data_dir).close()
         digest = _sha256(path, on_progress)
-        with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
+        with _writing(data_dir / STORE_NAME) as store:
             what = _Import(kind.name, digest, _effective_options(kind, options), path)
             if what.is_done(store):
                 return ImportResult(0, 0, (), already=True)
@@ -95,21 +95,17 @@ def import_file(
             options = replace(options, organisms=_StoredOrganisms(store))
             try:
                 _read(staging, kind, path, options, on_progress)
+                counts, bad = staging.counts, tuple(staging.bad_records(_MAX_SHOWN))
+                _mark(data_dir)
+                _merge(store, staging, what, on_progress)
             except ImportFileError:
                 staging.discard()
                 raise
             except BaseException:
                 staging.close()
                 raise
-            result = ImportResult(staging.counts.entries, staging.counts.bad, tuple(staging.bad_records(_MAX_SHOWN)))
-            _mark(data_dir)
-            try:
-                _merge(store, staging, what, on_progress)
-            except sqlite3.Error as error:
-                staging.close()
-                raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
             staging.discard()
-            return result
+            return ImportResult(counts.entries, counts.bad, bad)
 
 
 def add_human_genes(data_dir: Path, table: Path = TABLE) -> int:
@@ -127,19 +123,16 @@ def add_human_genes(data_dir: Path, table: Path = TABLE) -> int:
         open_store(data_dir).close()
         content = table.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        with contextlib.closing(_connect(data_dir / STORE_NAME)) as store:
+        with _writing(data_dir / STORE_NAME) as store:
             if _has_human_genes(store, digest):
                 return 0
-            try:
-                with _transaction(store):
-                    _retire_table(store)
-                    number = put_human_genes(store, content)
-                    if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() == (SAMPLE,):
-                        # The sample has variants of genes that are in neither: no link leads nowhere.
-                        StoreWriter(store).remove_dangling_links()
-                    _record(store, _Import(KIND, digest, "", table), Counts(entries=number))
-            except sqlite3.Error as error:
-                raise GatewayDataError(f"{data_dir / STORE_NAME}: cannot be written: {error}") from error
+            with _transaction(store):
+                _retire_table(store)
+                number = put_human_genes(store, content)
+                if store.execute("SELECT value FROM meta WHERE key = 'kind'").fetchone() == (SAMPLE,):
+                    # The sample has variants of genes that are in neither: no link leads nowhere.
+                    StoreWriter(store).remove_dangling_links()
+                _record(store, _Import(KIND, digest, "", table), Counts(entries=number))
             return number
 
 
@@ -196,13 +189,14 @@ def _import_lock(data_dir: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=30.0)
-    # With WAL, readers keep their snapshot while an import writes.
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA cache_size = -131072")
-    return connection
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[sqlite3.Connection]:
+    with store_errors(path), contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as connection:
+        # With WAL, readers keep their snapshot while an import writes.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA cache_size = -131072")
+        yield connection
 
 
 def _sha256(path: Path, on_progress: ProgressCallback) -> str:

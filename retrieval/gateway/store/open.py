@@ -78,13 +78,13 @@ def open_store(data_dir: Path, sample_dir: Path = SAMPLE_DIR) -> GatewayStore:
     path = data_dir / STORE_NAME
     try:
         store = GatewayStore(path)
+        is_current = store.fingerprint == corpus_fingerprint(sample_dir)
+        if store.kind == SITE or (is_current and store.query("PRAGMA quick_check(1)") == [("ok",)]):
+            return store
+        store.close()
     except GatewayDataError:
         if (data_dir / SITE_MARK).exists():
             raise
-        return _built(path, sample_dir)
-    if store.kind == SITE or store.fingerprint == corpus_fingerprint(sample_dir):
-        return store
-    store.close()
     return _built(path, sample_dir)
 
 

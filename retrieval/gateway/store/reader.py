@@ -19,7 +19,7 @@ import sqlite3
 import threading
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -106,17 +106,15 @@ class GatewayStore:
         self.path = path
         self._counts: dict[tuple[int, bytes], int] = {}
         self._counts_lock = threading.Lock()
-        try:
+        with store_errors(path):
             self._pool = ReadPool(path, _CONNECTIONS)
-        except sqlite3.Error as error:
-            raise GatewayDataError(f"{path}: not a gateway store ({error})") from error
+        version = ""
         try:
             version = self.meta("schema")
-        except sqlite3.Error as error:
-            self.close()
-            raise GatewayDataError(f"{path}: not a gateway store ({error})") from error
+        finally:
+            if version != SCHEMA_VERSION:
+                self.close()
         if version != SCHEMA_VERSION:
-            self.close()
             raise GatewayDataError(
                 f"{path}: schema {version or 'unknown'}, {SCHEMA_VERSION} needed: delete it and import its files again"
             )
@@ -129,13 +127,12 @@ class GatewayStore:
         return self._pool.snapshot()
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        with self._pool.acquire() as connection:
+        with store_errors(self.path), self._pool.acquire() as connection:
             return connection.execute(sql, parameters).fetchall()
 
     def version(self) -> int:
         """Return a number that grows with every finished import, after which earlier results may be out of date."""
-        with self._pool.acquire() as connection:
-            return int(connection.execute("SELECT count(*) FROM imported").fetchone()[0])
+        return int(self.query("SELECT count(*) FROM imported")[0][0])
 
     def count_rows(self, select: str, parameters: Sequence[object] = ()) -> int:
         """Return how many rows a statement selects; cached until the next import, since common words recur."""
@@ -171,7 +168,7 @@ class GatewayStore:
     def vocabulary(self, db: Database, where: str, parameters: Sequence[object]) -> list[tuple[str, int]]:
         """Return words of a full-text index, each with the number of its records; ``where`` selects by ``term``."""
         table = f"{db}_vocabulary"
-        with self._pool.acquire() as connection:
+        with store_errors(self.path), self._pool.acquire() as connection:
             connection.execute(
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{table} USING fts5vocab(main, {db}_index, row)"
             )
@@ -232,6 +229,15 @@ class GatewayStore:
         return [str(row[0]) for row in self.query(sql, (source, uid, target))]
 
 
+@contextlib.contextmanager
+def store_errors(path: Path) -> Iterator[None]:
+    """Raise ``GatewayDataError`` for what SQLite says of the file of a store."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise GatewayDataError(f"{path}: the gateway store cannot be read or written ({error})") from error
+
+
 def _as(kind: type[_R], record: Record | None) -> _R | None:
     return record if isinstance(record, kind) else None
 
@@ -280,12 +286,15 @@ def decode(db: Database, body: bytes) -> Record:
     """Deserialize a record.
 
     Raises:
-        zlib.error, ValueError: the bytes are damaged.
+        GatewayDataError: the bytes are damaged.
     """
-    values = {key: _tuples(value) for key, value in json.loads(zlib.decompress(body)).items()}
-    if db == "gene":
-        values["organism"] = Organism(**{key: _tuples(value) for key, value in values["organism"].items()})
-    record: Record = KINDS[db](**values)
+    try:
+        values = {key: _tuples(value) for key, value in json.loads(zlib.decompress(body)).items()}
+        if db == "gene":
+            values["organism"] = Organism(**{key: _tuples(value) for key, value in values["organism"].items()})
+        record: Record = KINDS[db](**values)
+    except (zlib.error, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise GatewayDataError(f"a stored record of {db} is damaged ({error})") from error
     return record
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from models.encoders.base import Encoder, PassageText
+from models.files import parse_json
 from retrieval.errors import GRAPH_INVALID, GraphError
 from retrieval.graph.context.relations import statement
 from retrieval.graph.loaders.reading import Report
@@ -313,6 +314,6 @@ def npy_header(dtype: DTypeLike, shape: tuple[int, ...]) -> bytes:
 
 def _done(progress: Path) -> int:
     try:
-        return int(json.loads(progress.read_bytes())["rows"])
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return int(parse_json(progress.read_bytes())["rows"])
+    except (OSError, ValueError, KeyError, TypeError):
         return 0

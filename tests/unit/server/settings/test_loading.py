@@ -181,12 +181,11 @@ def test_a_reachable_address_is_fine_with_a_key(monkeypatch: pytest.MonkeyPatch)
     assert "first-key" not in repr(settings)
 
 
-def test_a_broken_file_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not TOML: the message has the path."""
-    file = tmp_path / "config.toml"
-    file.write_text("[server\n")
-
-    with pytest.raises(SettingsInvalid, match=str(file)):
+@pytest.mark.parametrize("text", ["[server", f"x = {'[' * 9999}", f"x = {'9' * 5000}", 'audit.path = "a\\u0000"'])
+def test_a_broken_file_is_named(tmp_path: Path, text: str) -> None:
+    """Not TOML: the message has the path; a path that cannot be: the field."""
+    (file := tmp_path / "config.toml").write_text(text)
+    with pytest.raises(SettingsInvalid, match=rf"{file}|\(audit.path\): has a NUL"):
         load_settings(config=file)
 
 

@@ -9,7 +9,7 @@ import pytest
 from cryptography.fernet import Fernet, MultiFernet
 from refusals import refused_for
 
-from retrieval.storage.records import Records, Selection, SqliteDatabase
+from retrieval.storage.records import Record, Records, Selection, SqliteDatabase
 from server.errors import REVIEW_UNKNOWN, REVIEWS_FULL
 from server.evidence.reviews.document import Column, ReviewResult
 from server.methods.shared.evidence_table import Finding
@@ -83,8 +83,12 @@ def test_a_seal_hides_what_is_stored_and_reads_what_was_plain(records: Records) 
     assert (sealed.get(MINE, plain.id), sealed.result(MINE, new.id)) == (plain, RESULT)
 
 
-def test_without_its_seal_a_review_is_not_there(records: Records) -> None:
+def test_without_its_seal_or_damaged_a_review_is_not_there(records: Records, caplog: pytest.LogCaptureFixture) -> None:
     made = StoredReviews(records, seal()).create(MINE, "q", "m", {})
     for other in (None, seal()):
         with refused_for(REVIEW_UNKNOWN):
             StoredReviews(records, other).get(MINE, made.id)
+    records.put(Record(kind="review", id=made.id, owner=MINE, body=b'["rev'))
+    whole = StoredReviews(records, None).create(MINE, "q", "m", {})
+    assert StoredReviews(records, None).page(MINE, limit=1) == [whole]
+    assert f"a stored review is damaged: id={made.id}" in caplog.text

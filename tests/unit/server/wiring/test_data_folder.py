@@ -54,10 +54,12 @@ def test_a_killed_server_leaves_its_folder_free(tmp_path: Path) -> None:
 
 
 def test_a_copied_folder_has_a_name_of_its_own(tmp_path: Path) -> None:
-    """Jobs of the one must not run in the other."""
+    """Jobs of the one must not run in the other; where the disk is full it has none."""
     first = DataFolder(tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     second = DataFolder(tmp_path / "b")
     assert first.name != second.name
     first.close()
     second.close()
+    (tmp_path / ".server.lock").symlink_to("/dev/full")
+    assert DataFolder(tmp_path).name == ""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import pytest
-from bare_services import CARD, bare_services
+from bare_services import CARD, bare_services, plain_lifecycle
 
 from models.engines.base import AsgiSend, EngineOptions, LayerCall, OpenAiLayer, ServesOpenAi
 from models.engines.scripted_engine import Rule, ScriptedEngine
@@ -47,6 +49,16 @@ def _services(folder: Path, settings: Settings, adapters: tuple[str, ...] = ("no
     lifecycle = EngineLifecycle(CARD, lambda: LayeredEngine(CARD, options, [Rule("", "plain")]))
     named = {name: LoraAdapterMethod(name, CARD) for name in adapters}
     return bare_services(settings, lifecycle, folder, adapters=named)
+
+
+async def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "namespaces" / ".files.sqlite").mkdir(parents=True)
+    swept = threading.Event()
+    responses = SimpleNamespace(sweep=swept.set, close=swept.clear)
+    services = bare_services(Settings(), plain_lifecycle(), tmp_path, responses=responses)
+    await services.start_jobs()
+    assert await asyncio.to_thread(swept.wait, 10)
+    await services.close()
 
 
 async def test_the_salt_of_a_key_is_its_own_unless_keys_share_a_cache(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_a_damaged_store_of_a_site_is_never_built_over(files: Path, tmp_path: Pa
     (tmp_path / STORE_NAME).write_bytes(b"not a database")
     for suffix in ("-wal", "-shm"):
         (tmp_path / f"{STORE_NAME}{suffix}").unlink(missing_ok=True)
-    with pytest.raises(GatewayDataError, match="not a gateway store"):
+    with pytest.raises(GatewayDataError, match="file is not a database"):
         open_store(tmp_path)
     assert (tmp_path / STORE_NAME).read_bytes() == b"not a database"
 

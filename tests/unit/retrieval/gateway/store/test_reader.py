@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import sqlite3
-import threading
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from waiting import in_threads
 
 from retrieval.errors import GatewayDataError
 from retrieval.formats.records import Corpus
@@ -50,7 +50,7 @@ def test_records_agree_with_themselves_and_each_other(corpus: Corpus) -> None:
 def test_an_opened_store_cannot_be_written(tmp_path: Path) -> None:
     """The connection is read-only, whatever a statement says."""
     store = open_store(tmp_path)
-    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+    with pytest.raises(GatewayDataError, match="readonly"):
         store.query("DELETE FROM gene")
     store.close()
 
@@ -64,6 +64,10 @@ def test_a_damaged_or_missing_store_is_built_again(tmp_path: Path, damage: bytes
     store = open_store(tmp_path)
     assert store.count("gene") >= 300
     store.close()
+    content = (tmp_path / "gateway.sqlite").read_bytes()
+    (tmp_path / "gateway.sqlite").write_bytes(content[:8192] + b"\xff" * 4096 + content[12288:])
+    open_store(tmp_path).close()
+    assert (tmp_path / "gateway.sqlite").read_bytes() == content
     names = {path.name for path in tmp_path.iterdir()}
     assert names - {"gateway.sqlite-wal", "gateway.sqlite-shm"} == {"gateway.sqlite"}
 
@@ -111,17 +115,13 @@ def test_many_threads_read_one_store(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     seen: list[str] = []
 
-    def read() -> None:
+    def read(_: int) -> None:
         for _ in range(20):
             gene = store.gene("5699")
             assert gene is not None
             seen.append(gene.symbol)
 
-    threads = [threading.Thread(target=read) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(read, range(16))
     store.close()
     assert seen == ["PSMB10"] * 320
 
@@ -130,9 +130,7 @@ def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
     """An old store is not read as if it were a new one."""
     path = tmp_path / "old.sqlite"
     connection = sqlite3.connect(path)
-    with connection:
-        connection.execute("CREATE TABLE meta (key TEXT, value TEXT)")
-        connection.execute("INSERT INTO meta VALUES ('schema', '0')")
+    connection.executescript("CREATE TABLE meta (key TEXT, value TEXT); INSERT INTO meta VALUES ('schema', '0')")
     connection.close()
     with pytest.raises(GatewayDataError, match="schema 0, 4 needed: delete it and import"):
         GatewayStore(path)
