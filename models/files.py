@@ -30,7 +30,7 @@ def parse_json(data: bytes | str) -> Any:
         ValueError: it is no JSON, is nested too deeply, or has a number that is not finite, of which int() makes none.
     """
     try:
-        return json.loads(data, parse_float=_finite, parse_constant=_finite)
+        return _JSON.decode(data if isinstance(data, str) else data.decode())
     except RecursionError:
         raise ValueError("its JSON is nested too deeply") from None
 
@@ -39,6 +39,9 @@ def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
         raise ValueError(f"the number {text[:40]} is not finite")
     return number
+
+
+_JSON: Final = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -116,8 +116,8 @@ def verify_files(folder: Path) -> None:
     manifest, lock = storage.current()
     try:
         check_files(folder, manifest.files(), "full")
-    except FileNotFoundError as fault:
-        raise IndexDamaged(f"{fault.filename} is missing") from fault
+    except OSError as fault:
+        raise IndexDamaged(f"{fault.filename} is missing or cannot be read: {fault.strerror}") from fault
     finally:
         lock.close()
 

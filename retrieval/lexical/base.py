@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from models.files import parse_json
 from retrieval.errors import (
     INDEX_BUSY,
     INDEX_INPUT_INVALID,
@@ -121,7 +122,7 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
         IndexFault: another kind, schema or tokenizer made it.
     """
     try:
-        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        manifest = parse_json((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise IndexDamaged(f"the manifest of {folder} cannot be read: {error}") from error
     if not isinstance(manifest, dict):

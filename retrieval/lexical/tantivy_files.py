@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from models.files import parse_json
 from retrieval.errors import IndexDamaged
 from retrieval.lexical.base import identity, read_manifest, write_manifest
 
@@ -94,7 +95,7 @@ def _file_names(folder: Path) -> tuple[list[str], bytes]:
     commit = read_manifest(folder, KIND).get(_COMMIT)
     try:
         data = (folder / META).read_bytes()
-        meta = json.loads(data)
+        meta = parse_json(data)
         names = list(_names(meta))
         seal = _seal(data, meta)
         same_commit = isinstance(commit, dict) and commit["opstamp"] == seal["opstamp"]
@@ -144,7 +145,7 @@ def _footer(file: BinaryIO) -> tuple[int, int]:
 def _written_checksum(file: BinaryIO) -> object:
     begin, length = _footer(file)
     file.seek(begin)
-    return json.loads(file.read(length))["crc"]
+    return parse_json(file.read(length))["crc"]
 
 
 def _checksum(file: BinaryIO) -> int:

@@ -78,12 +78,12 @@ class ReadPool:
         try:
             for _ in range(size):
                 self._idle.put(self._connect())
-        except sqlite3.Error:
+        except BaseException:
             self.close()
             raise
 
     def _connect(self) -> sqlite3.Connection:
-        uri = f"{self._path.resolve().as_uri()}?mode=ro"
+        uri = f"{self._path.absolute().as_uri()}?mode=ro"
         connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None, timeout=self._busy_s)
         connection.execute(f"PRAGMA cache_size = -{_PAGE_CACHE_KIB}")
         return connection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from models.errors import ENCODER_UNAVAILABLE, ModelError
 from retrieval.corpus.chunking import Chunker
 from retrieval.corpus.namespaces.dense import DenseIndex, folder_name, is_dense, require_tokens
 from retrieval.corpus.namespaces.order import PassageOrder
-from retrieval.corpus.namespaces.settings import VECTORS, Backends, settings_of
+from retrieval.corpus.namespaces.settings import VECTORS, Backends, remove_index, settings_of
 from retrieval.corpus.store.base import JournalEntry, PassageStore, PassageWriter, Target, log_name
 from retrieval.errors import IndexDamaged, IndexFault, NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import Rows, VectorIndex
@@ -201,18 +200,13 @@ class Namespace:
         What tells the fault goes last, so that a killed process leaves the rest to the next one.
 
         Raises:
-            NamespaceDamaged: the index cannot be removed.
+            NamespaceDamaged: as ``remove_index``.
         """
         message = "namespace=%s: damage was found in its index of words, which is built again: passages=%d"
         log.warning(message, log_name(self.name), self.store.counts().passages)
         with writer.transaction():
             writer.mark_all_pending(WORDS)
-        try:
-            shutil.rmtree(self.folder / WORDS)
-        except FileNotFoundError:
-            pass
-        except OSError as error:
-            raise NamespaceDamaged(f"{self.folder / WORDS}: cannot be removed: {error.strerror}") from error
+        remove_index(self.folder / WORDS)
 
     def has_damaged_words(self) -> bool:
         """Return whether the index of words is missing or not what was written; reads all its files."""

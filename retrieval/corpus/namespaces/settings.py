@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from models.encoders.base import Encoder, EncoderFingerprint
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.store.base import TARGETS, PassageStores, Target
-from retrieval.errors import NamespaceInvalid
+from retrieval.errors import NamespaceDamaged, NamespaceInvalid
 from retrieval.index.base import VectorIndex
 from retrieval.index.token_store import TokenCodes, open_token_store
 from retrieval.lexical.base import LexicalIndex
@@ -90,6 +90,18 @@ class IndexStorage(Protocol):
         """Return the folders of the indices of a namespace whose names begin with ``prefix``, sorted."""
 
 
+def remove_index(folder: Path) -> None:
+    """Remove the folder of an index, or what stands in its place.
+
+    Raises:
+        NamespaceDamaged: it cannot be removed.
+    """
+    try:
+        shutil.rmtree(folder) if folder.is_dir() and not folder.is_symlink() else folder.unlink(missing_ok=True)
+    except OSError as error:
+        raise NamespaceDamaged(f"{folder}: cannot be removed: {error.strerror}") from error
+
+
 class FolderStorage:
     """Implement ``IndexStorage`` for indices that are folders."""
 
@@ -97,7 +109,7 @@ class FolderStorage:
         return folder.is_dir() and any(folder.iterdir())
 
     def remove(self, folder: Path) -> None:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove_index(folder)
 
     def starting(self, folder: Path, prefix: str) -> list[Path]:
         return sorted(path for path in folder.glob(f"{prefix}*") if path.is_dir())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from retrieval.corpus.store.base import TARGETS, JournalEntry, PassageWriter, Target
 from retrieval.corpus.store.postgres_writer import Positions, SharedNamespace
 from retrieval.corpus.store.reader import Dialect, SqlPassageReader
-from retrieval.corpus.store.schema import document_of, passage_of
+from retrieval.corpus.store.schema import passage_of, stored_document
 from retrieval.passages import Document, Passage
 from retrieval.storage.database import Row, SharedDatabase
 
@@ -104,7 +104,7 @@ class PostgresPassageStore(SqlPassageReader):
         documents: dict[int, Document] = {}
         for *cut, number, body, text in self._ask(f"{sql} ORDER BY {order}", **values):
             if number not in documents:
-                documents[number] = document_of(body)
+                documents[number] = stored_document(body)
             yield passage_of(cut, documents[number], text), documents[number]
 
     def _waiting_of(self, number: int) -> dict[str, int]:

@@ -16,13 +16,15 @@ import numpy as np
 
 from retrieval.corpus.items import ParsedDocument, SkippedRecord, Span
 from retrieval.corpus.store.base import TARGETS, Counts, PassageFilter, StoredDocument, row_filter_of
-from retrieval.corpus.store.schema import document_of, spans_of, unpack
+from retrieval.corpus.store.schema import stored_document, stored_spans, stored_text
+from retrieval.errors import NamespaceDamaged
 from retrieval.index.base import Ids, RowFilter
 from retrieval.passages import Document, Passage
 from retrieval.storage.database import Row
 
 _DOCUMENTS: Final = 200
 _IDS: Final = 1000
+_MORE_PAGES: Final = 1000  # for what is added meanwhile
 _PAGES: Final = (
     "SELECT p.page FROM {passage} p WHERE p.document = d.number "
     "UNION ALL SELECT p.page FROM {twin} p WHERE p.document = d.number"
@@ -102,6 +104,19 @@ class SqlPassageReader(ABC):
     def _ask(self, sql: str, **values: object) -> list[Row]:
         return self._rows(self._dialect.write(sql), **values)
 
+    def _pages(self, sql: str, low: object, **values: object) -> Iterator[list[Row]]:
+        """Yield the rows of a statement in pages, each of which begins behind the last row of the one before.
+
+        Raises:
+            NamespaceDamaged: there are more pages than documents, as where an index of the store is in disorder.
+        """
+        for _ in range(self.counts().documents + _MORE_PAGES):
+            if not (rows := self._ask(sql, low=low, **values)):
+                return
+            yield rows
+            low = rows[-1][0]
+        raise NamespaceDamaged("the store of its documents is in disorder and cannot be read to its end")
+
     def counts(self) -> Counts:
         state = self._state()
         with self._lock:
@@ -129,28 +144,24 @@ class SqlPassageReader(ABC):
         return [found[number] for number in ids if number in found]
 
     def passages(self, where: PassageFilter | None = None) -> Iterator[Passage]:
-        low = 0
         condition = self._dialect.among("p.document", "numbers")
         sql = "SELECT d.number FROM {document} d WHERE {mine[d]} AND d.number > :low ORDER BY d.number LIMIT :most"
-        while rows := self._ask(sql, low=low, most=_DOCUMENTS):
+        for rows in self._pages(sql, 0, most=_DOCUMENTS):
             numbers = [int(row[0]) for row in rows]
             order = "ORDER BY document, start, passage_id"
             for passage, document in self._passages(("{passage}",), f"{condition} {order}", numbers=numbers):
                 if where is None or where.admits(document):
                     yield passage
-            low = numbers[-1]
 
     def parsed_documents(self) -> Iterator[tuple[ParsedDocument, bytes]]:
-        low = 0
         sql = (
             "SELECT d.number, d.body, d.content, d.spans, d.whole, d.digest FROM {document} d "
             "WHERE {mine[d]} AND d.number > :low ORDER BY d.number LIMIT 50"
         )
-        while rows := self._ask(sql, low=low):
-            low = rows[-1][0]
+        for rows in self._pages(sql, 0):
             for _, body, content, spans, whole, digest in rows:
                 yield (
-                    ParsedDocument(document_of(body), unpack(content), spans_of(spans), whole=bool(whole)),
+                    ParsedDocument(stored_document(body), stored_text(content), stored_spans(spans), whole=bool(whole)),
                     bytes(digest),
                 )
 
@@ -165,7 +176,7 @@ class SqlPassageReader(ABC):
     def document(self, document_id: str) -> tuple[Document, str] | None:
         sql = "SELECT d.body, d.content FROM {document} d WHERE {mine[d]} AND d.document_id = :id"
         rows = self._ask(sql, id=document_id)
-        return (document_of(rows[0][0]), unpack(rows[0][1])) if rows else None
+        return (stored_document(rows[0][0]), stored_text(rows[0][1])) if rows else None
 
     def documents(self, words: Sequence[str], limit: int, before: int = 0) -> list[StoredDocument]:
         condition, values = _having(words)
@@ -188,7 +199,7 @@ class SqlPassageReader(ABC):
 
     def _stored(self, row: Row) -> StoredDocument:
         number, body, passages, pages = row
-        return StoredDocument(number, document_of(body), int(passages), int(pages), self._waiting_of(number))
+        return StoredDocument(number, stored_document(body), int(passages), int(pages), self._waiting_of(number))
 
     def document_passages(self, document_id: str, limit: int, offset: int = 0) -> list[Passage]:
         where = "{mine[d]} AND d.document_id = :id ORDER BY start, stop LIMIT :most OFFSET :offset"
@@ -214,16 +225,15 @@ class SqlPassageReader(ABC):
         return [str(row[0]) for row in self._ask(sql, **values)]
 
     def document_ids(self, prefix: str = "") -> Iterator[str]:
-        low = prefix
         sql = (
             "SELECT d.document_id FROM {document} d WHERE {mine[d]} AND d.document_id > :low "
             "ORDER BY d.document_id LIMIT 1000"
         )
-        while rows := self._ask(sql, low=low):
-            for (low,) in rows:
-                if not low.startswith(prefix):
+        for rows in self._pages(sql, prefix):
+            for (found,) in rows:
+                if not found.startswith(prefix):
                     return
-                yield low
+                yield found
 
     def passage_ids(self) -> Ids:
         sql = "SELECT p.passage_id FROM {passage} p WHERE {mine[p]} ORDER BY p.document, p.start, p.passage_id"
@@ -235,7 +245,7 @@ class SqlPassageReader(ABC):
             "JOIN {document} d ON d.number = t.document "
             "WHERE {mine[p]} AND {mine[t]} AND p.passage_id = :id ORDER BY d.number"
         )
-        return [document_of(body) for (body,) in self._ask(sql, id=passage_id)]
+        return [stored_document(body) for (body,) in self._ask(sql, id=passage_id)]
 
     def is_finished(self, source: tuple[str, str]) -> bool:
         sql = "SELECT 1 FROM {source} d WHERE {mine[d]} AND d.digest = :digest AND d.reader = :reader"

@@ -11,11 +11,12 @@ import re
 import sqlite3
 import unicodedata
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from retrieval.corpus.items import ParsedDocument, Span
+from retrieval.errors import NamespaceDamaged
 from retrieval.formats.notation import typed_powers
 from retrieval.passages import Document, Passage, passage_id, type_bits
 
@@ -87,6 +88,22 @@ def duplicate_key(text: str, passage_id: int) -> bytes:
     words = _NO_WORD.sub(" ", unicodedata.normalize("NFKC", typed_powers(text)).casefold()).strip()
     words = words if len(words) >= _MIN_SAME else f"\0{passage_id}"
     return hashlib.blake2b(words.encode(), digest_size=16).digest()
+
+
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
+
+
+def _told(parse: Callable[[_In], _Out]) -> Callable[[_In], _Out]:
+    """Return a parser of what a store holds that raises NamespaceDamaged for what cannot have been written so."""
+
+    def parsed(value: _In) -> _Out:
+        try:
+            return parse(value)
+        except (ValueError, TypeError, KeyError, zlib.error) as error:
+            raise NamespaceDamaged(f"a stored document cannot be read: {error}") from error
+
+    return parsed
 
 
 def digest_of(reading: ParsedDocument, chunking: str) -> bytes:
@@ -186,3 +203,6 @@ def cuts_of(namespace: str, reading: ParsedDocument, spans: Iterable[Span]) -> d
 
 def bits_of(document: Document) -> int:
     return type_bits(document.types)
+
+
+stored_document, stored_spans, stored_text = _told(document_of), _told(spans_of), _told(unpack)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import FILE_ID, TARGETS, JournalEntry, Target
 from retrieval.corpus.store.reader import Dialect, SqlPassageReader
-from retrieval.corpus.store.schema import STORE_NAME, document_of, passage_of, unpack
+from retrieval.corpus.store.schema import STORE_NAME, passage_of, stored_document, stored_text
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceDamaged, NamespaceUnknown
 from retrieval.passages import Document, Passage, is_namespace_name
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 _CONNECTIONS: Final = 4
 _BUSY_S: Final = 30.0
+# Of a damaged file SQLite gives messages that are no UTF-8.
+_UNREADABLE: Final = (sqlite3.Error, UnicodeDecodeError)
 _DIALECT: Final = Dialect(
     document="document",
     passage="passage",
@@ -65,7 +67,7 @@ class SqlitePassageStore(SqlPassageReader):
         try:
             self._inode = path.stat().st_ino  # before the file is opened, so that it is never that of a later one
             self._pool = ReadPool(path, _CONNECTIONS, busy_s=_BUSY_S)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, *_UNREADABLE) as error:
             raise NamespaceDamaged(f"{path}: not a store of passages ({error})") from error
         try:
             version = self.meta("schema")
@@ -97,7 +99,7 @@ class SqlitePassageStore(SqlPassageReader):
         with self._pool.acquire() as connection:
             try:
                 return connection.execute(sql, _bound(values)).fetchall()
-            except sqlite3.DatabaseError as error:
+            except _UNREADABLE as error:
                 raise NamespaceDamaged(f"{self.path}: cannot be read ({error})") from error
 
     def meta(self, key: str) -> str:
@@ -121,12 +123,12 @@ class SqlitePassageStore(SqlPassageReader):
             for table in tables
         )
         rows, bodies = self._snapshot(self._dialect.write(f"{sql} ORDER BY {order}"), values)
-        texts = {number: (document_of(body), content) for number, body, content in bodies}
+        texts = {number: (stored_document(body), content) for number, body, content in bodies}
         last, text = None, ""
         for number, *cut in rows:
             document, content = texts[number]
             if number != last:
-                last, text = number, unpack(content)
+                last, text = number, stored_text(content)
             yield passage_of(cut, document, text[cut[1] : cut[2]]), document
 
     def _snapshot(self, sql: str, values: Mapping[str, object]) -> tuple[list[Row], list[Row]]:
@@ -141,7 +143,7 @@ class SqlitePassageStore(SqlPassageReader):
                 numbers = list(dict.fromkeys(row[0] for row in rows))
                 sql = "SELECT number, body, content FROM document WHERE number IN (SELECT value FROM json_each(:all))"
                 return rows, connection.execute(sql, _bound({"all": numbers})).fetchall()
-            except sqlite3.DatabaseError as error:
+            except _UNREADABLE as error:
                 raise NamespaceDamaged(f"{self.path}: cannot be read ({error})") from error
             finally:
                 connection.rollback()
@@ -175,7 +177,7 @@ class SqlitePassageStore(SqlPassageReader):
         return int(self._rows(sql, target=target, most=limit)[0][0])
 
     def faults(self) -> Iterator[str]:
-        for (found,) in self._rows("PRAGMA quick_check(20)"):
+        for (found,) in self._rows("PRAGMA integrity_check(20)"):
             if found != "ok":
                 yield f"store: {found}"
         for table in ("passage", "twin"):
@@ -297,5 +299,5 @@ class SqlitePassageStores:
             yield
         except OSError as error:
             raise NamespaceDamaged(f"{path}: cannot be written: {error.strerror}") from error
-        except sqlite3.Error as error:
+        except _UNREADABLE as error:
             raise NamespaceDamaged(f"{path}: cannot be written: {error}") from error

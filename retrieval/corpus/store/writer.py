@@ -60,7 +60,7 @@ class SqlitePassageWriter:
         self._targets = tuple(targets)
         try:
             self._connection = _connect(path)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise NamespaceDamaged(f"{path}: cannot be opened for writing: {error}") from error
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class SqlitePassageWriter:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield
                 self._connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation'")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise NamespaceDamaged(f"the store of {self._namespace} cannot be written: {error}") from error
 
     def set_meta(self, key: str, value: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 
 from models.encoders.base import EncoderFingerprint
+from models.files import parse_json
 from retrieval.errors import GRAPH_DAMAGED, GraphError
 from retrieval.graph.types import Edge, Node
 from retrieval.storage.files import FileDigest, digest_file
@@ -148,7 +149,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / MANIFEST_FILE
     try:
         data = path.read_bytes()
-        fields: dict[str, Any] = json.loads(data)
+        fields: dict[str, Any] = parse_json(data)
         if _sealed({key: value for key, value in fields.items() if key != "sha256"}) != data:
             raise ValueError("its digest is another")
         if (schema := fields.pop("schema")) != SCHEMA_VERSION:

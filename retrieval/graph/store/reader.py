@@ -260,7 +260,10 @@ def _check_sizes(folder: Path, manifest: Manifest) -> None:
 
 
 def _mapped(path: Path, dtype: type[Any], shape: tuple[int, ...] | None) -> Any:
-    found = np.load(path, mmap_mode="r", allow_pickle=False)
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as fault:  # numpy parses the header as Python
+        raise GraphError(f"{path} is damaged: {fault}", GRAPH_DAMAGED) from fault
     if found.dtype != dtype or (shape is not None and found.shape != shape) or (shape is None and found.ndim != 1):
         raise GraphError(f"{path} has another form than the manifest says", GRAPH_DAMAGED)
     return found

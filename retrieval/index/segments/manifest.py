@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from models.encoders.base import Metric
+from models.files import parse_json
 from retrieval.errors import INDEX_MISMATCH, IndexDamaged, IndexFault
 from retrieval.index.backends.base import Backend
 from retrieval.index.spec import GIB, PROBE_SHARE, FilteredSearch, IndexSpec, Kind, KindChoice
@@ -79,7 +80,7 @@ def manifest_from_bytes(data: bytes, name: str) -> Manifest:
         IndexFault: it was written by another version of this program.
     """
     try:
-        fields: dict[str, Any] = json.loads(data)
+        fields: dict[str, Any] = parse_json(data)
         if _sealed({key: value for key, value in fields.items() if key != "sha256"}) != data:
             raise ValueError("its digest is another")
         if fields["schema"] != SCHEMA:

@@ -83,6 +83,8 @@ class Storage:
             except (FileNotFoundError, BlockingIOError):
                 time.sleep(_PAUSE_S)  # a commit intervened, or the manifest is being removed
                 continue
+            except OSError as fault:
+                raise IndexDamaged(f"{fault.filename} cannot be read: {fault.strerror}") from fault
             if not lock.is_gone():
                 if lock.read() == data:
                     return manifest, lock
@@ -158,8 +160,9 @@ class Storage:
     def _read_current(self) -> bytes:
         try:
             return (self.folder / CURRENT).read_bytes()
-        except FileNotFoundError as fault:
-            raise IndexDamaged(f"there is no index in {self.folder}: {CURRENT} is missing") from fault
+        except OSError as fault:
+            why = "is missing" if isinstance(fault, FileNotFoundError) else f"cannot be read: {fault.strerror}"
+            raise IndexDamaged(f"there is no index in {self.folder}: {CURRENT} {why}") from fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +215,9 @@ def load(
     there = {live.entry.number: live for live in known.segments} if known else {}
     try:
         return manifest, lock, _Loader(storage, backend, options, there).view(manifest)
-    except FileNotFoundError as fault:
+    except OSError as fault:
         lock.close()
-        raise IndexDamaged(f"{fault.filename} is missing") from fault
+        raise IndexDamaged(f"{fault.filename} is missing or cannot be read: {fault.strerror}") from fault
     except BaseException:
         lock.close()
         raise

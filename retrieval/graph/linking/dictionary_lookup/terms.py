@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-import zipfile
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from retrieval.graph.linking.dictionary_lookup.names import (
 )
 from retrieval.graph.linking.dictionary_lookup.normalize import Hashes, hash_text
 from retrieval.graph.types import Node
-from retrieval.storage.files import FILE_MODE, make_folder
+from retrieval.storage.files import FILE_MODE, make_folder, sync
 from retrieval.terminology.concepts import OWN, Terminology
 
 # Raised with what the columns mean, so that a stored index of an earlier version is built anew.
@@ -76,8 +75,8 @@ def term_names(terminology: Terminology, folder: Path | None = None) -> TermName
     """
     path = folder / f".names-{_FORMAT}-{terminology.digest[:16]}.npz" if folder else None
     if path is not None:
-        damaged = (OSError, ValueError, KeyError, zipfile.BadZipFile)
-        with contextlib.suppress(*damaged), np.load(path, allow_pickle=False) as stored:
+        # Whatever numpy's readers raise of a damaged file, it is made again.
+        with contextlib.suppress(Exception), np.load(path, allow_pickle=False) as stored:
             return _of_columns(terminology, {name: stored[name] for name in stored.files})
     columns = _indexed(terminology)
     if path is not None:
@@ -86,6 +85,7 @@ def term_names(terminology: Terminology, folder: Path | None = None) -> TermName
             with tempfile.TemporaryDirectory(dir=path.parent) as draft:
                 np.savez(made := Path(draft, path.name), allow_pickle=False, **columns)
                 made.chmod(FILE_MODE)
+                sync(made)
                 made.replace(path)
     return _of_columns(terminology, columns)
 
