@@ -39,10 +39,10 @@ GOALS: Final = {
     "error classes": 25,
 }
 BOUNDS: Final = {
-    "product, lines": 110_320,
+    "product, lines": 110_510,
     "methods, lines": 15_600,
     "scripts, lines": 16_735,
-    "tests, lines": 89_890,
+    "tests, lines": 90_010,
     "Markdown, words": 52_800,
     "closure of MedRAG, lines": 7_300,
     "settings": 110,

@@ -175,8 +175,13 @@ def passage_of(cut: Sequence[Any], document: Document, text: str) -> Passage:
     """Build a passage with its text from its row.
 
     ``cut``: passage_id, start, stop, section, page.
+
+    Raises:
+        NamespaceDamaged: one of them is of another type.
     """
     number, start, stop, section, page = cut
+    if not (isinstance(section, str) and all(isinstance(one, int) for one in (number, start, stop, page))):
+        raise NamespaceDamaged("the row of a stored passage cannot be read")
     return Passage(
         passage_id=number,
         document_id=document.document_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import random
 import shutil
 import sqlite3
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from corpus_doubles import TokenWordEncoder
 from corpus_files import pdf, reading
 
+from models.errors import ArrowheadError
 from retrieval.corpus.ingest.add import add_file, add_items
 from retrieval.corpus.namespaces.registry import Namespaces
 from retrieval.corpus.namespaces.settings import NamespaceSettings
@@ -49,10 +51,13 @@ def opened(root: Path) -> Namespaces:
 
 
 def harm(path: Path) -> None:
-    """Change the byte in the middle of a file, so that its size and what parses it may stay as they are."""
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    path.write_bytes(content)
+    """Change the byte in the middle of a file, in place: whoever has it mapped would not bear a shorter one."""
+    with path.open("r+b") as file:
+        middle = path.stat().st_size // 2
+        file.seek(middle)
+        (byte,) = file.read(1)
+        file.seek(middle)
+        file.write(bytes([byte ^ 0xFF]))
 
 
 def one_of(folder: Path, pattern: str) -> Path:
@@ -86,6 +91,22 @@ def test_a_changed_list_of_segments_is_damage_too(made: Namespaces, found: str) 
             assert namespace.words
         with made.using("ns") as namespace:
             assert len(namespace.words.search("asthma", 50)) == 29
+
+
+@pytest.mark.parametrize("place", ["words", "vectors"])
+def test_what_stands_in_the_place_of_an_index_is_told_and_removed(made: Namespaces, tmp_path: Path, place: str) -> None:
+    """Its manifest is a folder, then it is a link to a disk that is not there."""
+    folder = made.root / "ns" / place
+    manifest = folder / "manifest.json"
+    manifest.unlink()
+    manifest.mkdir()
+    with contextlib.closing(made), made.using("ns") as namespace:
+        with pytest.raises(IndexDamaged, match="manifest"):
+            namespace.rows(place)
+        shutil.rmtree(folder)
+        folder.symlink_to(tmp_path / "none")
+        made.backends.storage.remove(folder)
+    assert not folder.is_symlink()
 
 
 def test_words_that_are_gone_are_derived_anew(made: Namespaces) -> None:
@@ -125,6 +146,21 @@ def test_verify_names_damage_of_every_kind_of_file(made: Namespaces, pattern: st
         report = verify(made, "ns")
     assert [fault for fault in report.faults if fault.startswith(named) and path.name in fault], report.faults
     assert len(report.faults) == 1
+
+
+def test_a_flipped_bit_of_a_store_is_an_error_of_ours_or_none(made: Namespaces) -> None:
+    """Wherever it is; and whatever reads the documents comes to an end."""
+    made.close()
+    path, chance = made.root / "ns" / "passages.sqlite", random.Random(4)
+    whole = path.read_bytes()
+    for _ in range(150):
+        changed = bytearray(whole)
+        changed[chance.randrange(len(whole))] ^= 1 << chance.randrange(8)
+        path.write_bytes(changed)
+        with contextlib.closing(opened(made.root)) as namespaces, contextlib.suppress(ArrowheadError):
+            namespaces.describe("ns")
+            Searcher(namespaces).search("asthma mice", ["ns"], SearchOptions(k=50))
+            verify(namespaces, "ns")
 
 
 @pytest.mark.parametrize("harmed", ["row", "page", "identity"])

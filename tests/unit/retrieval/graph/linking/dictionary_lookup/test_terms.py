@@ -112,8 +112,9 @@ def test_an_index_is_kept_and_a_damaged_one_is_built_anew(tmp_path: Path, names:
     built = term_names(terminology, tmp_path)
     (kept,) = tmp_path.iterdir()
     assert (term_names(terminology, tmp_path).table.keys == built.table.keys).all()
-    kept.write_bytes(b"damaged")
-    assert (term_names(terminology, tmp_path).table.keys == names.table.keys).all()
+    for damage in (b"damaged", b""):
+        kept.write_bytes(damage)
+        assert (term_names(terminology, tmp_path).table.keys == names.table.keys).all()
     assert (term_names(terminology, Path("/proc/none")).table.keys == names.table.keys).all()
 
 
