@@ -195,7 +195,8 @@ def first_error(error: ValidationError, place: str = "") -> ArrowheadError:
     # names mean nothing to a client.
     if detail["type"] in _OTHERS and _is_branch(detail["loc"][-1]):
         rest = [one for one in details if one["loc"][: len(head)] == head]
-        detail = next((one for one in rest if len(one["loc"]) - 1 > len(head) or one["type"] not in _OTHERS), detail)
+        inner = (one for one in rest if len(one["loc"]) - 1 > len(head) or one["type"] not in _OTHERS)
+        detail = min(inner, key=lambda one: one["type"] in _OTHERS, default=detail)
     loc = [part for part, before in zip(detail["loc"], ("", *detail["loc"]), strict=False) if before not in _TAGGED]
     is_unknown = detail["type"] == "extra_forbidden"
     words = [str(part) for at, part in enumerate(loc, 1) if (is_unknown and at == len(loc)) or not _is_branch(part)]

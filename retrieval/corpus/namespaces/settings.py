@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from models.encoders.base import Encoder, EncoderFingerprint
+from models.files import parse_json
 from retrieval.corpus.chunking import Chunking
 from retrieval.corpus.store.base import TARGETS, PassageStores, Target
 from retrieval.errors import NamespaceDamaged, NamespaceInvalid
@@ -150,7 +151,7 @@ def settings_of(text: str) -> NamespaceSettings:
         NamespaceInvalid: any other text.
     """
     try:
-        fields: dict[str, Any] = json.loads(text)
+        fields: dict[str, Any] = parse_json(text)
         chunking = fields["chunking"]
         sizes = {name: chunking[name] for name in ("size", "overlap")}
         tokens = fields["tokens"]

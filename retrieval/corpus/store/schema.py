@@ -211,3 +211,4 @@ def bits_of(document: Document) -> int:
 
 
 stored_document, stored_spans, stored_text = _told(document_of), _told(spans_of), _told(unpack)
+stored_number: Callable[[Any], int] = _told(int)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from retrieval.corpus.store import schema
 from retrieval.corpus.store.base import FILE_ID, TARGETS, JournalEntry, Target
 from retrieval.corpus.store.reader import Dialect, SqlPassageReader
-from retrieval.corpus.store.schema import STORE_NAME, passage_of, stored_document, stored_text
+from retrieval.corpus.store.schema import STORE_NAME, passage_of, stored_document, stored_number, stored_text
 from retrieval.corpus.store.writer import SqlitePassageWriter, create_store
 from retrieval.errors import NAMESPACE_EXISTS, CorpusError, NamespaceBusy, NamespaceDamaged, NamespaceUnknown
 from retrieval.passages import Document, Passage, is_namespace_name
@@ -107,7 +107,7 @@ class SqlitePassageStore(SqlPassageReader):
         return str(rows[0][0]) if rows else ""
 
     def generation(self) -> int:
-        return int(self.meta("generation") or 0)
+        return stored_number(self.meta("generation") or 0)
 
     def _state(self) -> int:
         return self.generation()
@@ -129,7 +129,7 @@ class SqlitePassageStore(SqlPassageReader):
             document, content = texts[number]
             if number != last:
                 last, text = number, stored_text(content)
-            yield passage_of(cut, document, text[cut[1] : cut[2]]), document
+            yield passage_of(cut, document, text[slice(*map(stored_number, cut[1:3]))]), document
 
     def _snapshot(self, sql: str, values: Mapping[str, object]) -> tuple[list[Row], list[Row]]:
         """Return rows of passages and of their documents as of the same moment.

@@ -31,15 +31,7 @@ from retrieval.graph.loaders.optimuskg import OptimuskgLoader
 from retrieval.graph.loaders.reading import Report
 from retrieval.graph.loaders.tables import PlainLoader, PrimekgLoader
 from retrieval.graph.spoke.reply import SpokeLoader
-from retrieval.graph.store.files import (
-    GRAPH_FILE,
-    MANIFEST_FILE,
-    SCHEMA_VERSION,
-    Manifest,
-    as_json,
-    files_of,
-    read_manifest,
-)
+from retrieval.graph.store.files import GRAPH_FILE, MANIFEST_FILE, SCHEMA_VERSION, Manifest, as_json, files_of
 from retrieval.graph.store.reader import LocalGraph
 from retrieval.graph.store.writer import PROGRESS_FILE, GraphWriter, embed_edges, write_lists
 from retrieval.graph.types import GraphLoader
@@ -225,13 +217,12 @@ def _digest(inputs: Mapping[str, FileDigest]) -> str:
 
 
 def _standing(target: Path) -> Manifest | None:
-    """Return the manifest of the present graph if all its sizes are right; a damaged graph is rebuilt."""
+    """Return the manifest of the present graph if it can be opened; a damaged graph is rebuilt."""
     try:
-        manifest = read_manifest(target)
-        whole = all((target / name).stat().st_size == fact.bytes for name, fact in manifest.files.items())
-    except (GraphError, OSError):
+        with closing(LocalGraph(target)) as graph:
+            return graph.manifest
+    except GraphError:
         return None
-    return manifest if whole else None
 
 
 def _same(found: Manifest, order: ImportRequest, release: str, inputs: Mapping[str, FileDigest]) -> bool:
