@@ -147,7 +147,9 @@ class RawRoute(APIRoute):
 _BRANCH = re.compile(r"\[")
 _PLAIN = frozenset({"str", "constrained-str", "float", "int"})
 # The types of errors that say that a branch of a union does not take such a value at all.
-_OTHERS = frozenset({"string_type", "list_type", "dict_type", "model_type", "int_type", "float_type", "literal_error"})
+_MISMATCHES = frozenset(
+    {"string_type", "list_type", "dict_type", "model_type", "int_type", "float_type", "literal_error"}
+)
 # Fields behind which it puts the branch's own name.
 _TAGGED = frozenset({"response_format"})
 
@@ -193,10 +195,10 @@ def first_error(error: ValidationError, place: str = "") -> ArrowheadError:
     detail, head = details[0], details[0]["loc"][:-1]
     # A union reports every branch it tried; that which takes what was sent says what is wrong with it, and the branch
     # names mean nothing to a client.
-    if detail["type"] in _OTHERS and _is_branch(detail["loc"][-1]):
+    if detail["type"] in _MISMATCHES and _is_branch(detail["loc"][-1]):
         rest = [one for one in details if one["loc"][: len(head)] == head]
-        inner = (one for one in rest if len(one["loc"]) - 1 > len(head) or one["type"] not in _OTHERS)
-        detail = min(inner, key=lambda one: one["type"] in _OTHERS, default=detail)
+        inner = (one for one in rest if len(one["loc"]) - 1 > len(head) or one["type"] not in _MISMATCHES)
+        detail = min(inner, key=lambda one: one["type"] in _MISMATCHES, default=detail)
     loc = [part for part, before in zip(detail["loc"], ("", *detail["loc"]), strict=False) if before not in _TAGGED]
     is_unknown = detail["type"] == "extra_forbidden"
     words = [str(part) for at, part in enumerate(loc, 1) if (is_unknown and at == len(loc)) or not _is_branch(part)]

@@ -94,7 +94,7 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 
-def _told(parse: Callable[[_In], _Out]) -> Callable[[_In], _Out]:
+def _checked(parse: Callable[[_In], _Out]) -> Callable[[_In], _Out]:
     """Return a parser of what a store holds that raises NamespaceDamaged for what cannot have been written so."""
 
     def parsed(value: _In) -> _Out:
@@ -210,5 +210,5 @@ def bits_of(document: Document) -> int:
     return type_bits(document.types)
 
 
-stored_document, stored_spans, stored_text = _told(document_of), _told(spans_of), _told(unpack)
-stored_number: Callable[[Any], int] = _told(int)
+stored_document, stored_spans, stored_text = _checked(document_of), _checked(spans_of), _checked(unpack)
+stored_number: Callable[[Any], int] = _checked(int)
